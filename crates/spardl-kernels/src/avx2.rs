@@ -1,0 +1,289 @@
+//! The kernels for AVX2.
+//!
+//! The same shape as `avx512.rs`; what AVX2 lacks is the compress instruction, replaced by a permutation from a table.
+
+use std::arch::x86_64::*;
+
+use crate::{Candidates, INFINITE, MAGNITUDE, UNREACHABLE, portable, x86};
+
+/// Elements of one register.
+const WIDTH: usize = 8;
+/// Elements that share one branch on "is there a candidate here".
+const GROUP: usize = 4 * WIDTH;
+/// Elements between two looks at the capacity of the output and at the finite check.
+const CHUNK: usize = 128 * GROUP;
+/// From this many elements of `work` on, stores bypass the cache.
+const STREAM_FROM: usize = 512 * 1024;
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn accumulate(
+    residual: &[f32],
+    gradient: &[f32],
+    work: &mut [f32],
+    base: u32,
+    limit: u32,
+    out: &mut Candidates,
+) -> bool {
+    match (work.len() >= STREAM_FROM, limit < UNREACHABLE) {
+        (false, false) => pass::<true, false, false>(residual, gradient, work, base, limit, out),
+        (false, true) => pass::<true, false, true>(residual, gradient, work, base, limit, out),
+        (true, false) => pass::<true, true, false>(residual, gradient, work, base, limit, out),
+        (true, true) => pass::<true, true, true>(residual, gradient, work, base, limit, out),
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn copy(gradient: &[f32], work: &mut [f32]) -> bool {
+    let out = &mut Candidates::new();
+    if work.len() >= STREAM_FROM {
+        pass::<false, true, false>(gradient, gradient, work, 0, UNREACHABLE, out)
+    } else {
+        pass::<false, false, false>(gradient, gradient, work, 0, UNREACHABLE, out)
+    }
+}
+
+/// `work = residual + gradient` (`ADD`) or `work = gradient`, with non-temporal stores (`STREAM`), finding candidates (`EXTRACT`).
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
+    residual: &[f32],
+    gradient: &[f32],
+    work: &mut [f32],
+    base: u32,
+    limit: u32,
+    out: &mut Candidates,
+) -> bool {
+    let edge = |r: &[f32], g: &[f32], w: &mut [f32], base: u32, out: &mut Candidates| {
+        if ADD {
+            portable::accumulate(r, g, w, base, limit, out)
+        } else {
+            portable::copy(g, w)
+        }
+    };
+    // Whole cache lines, though a register is half of one: the write-combining buffers are lines.
+    let head = if STREAM {
+        work.as_ptr().align_offset(64).min(work.len())
+    } else {
+        0
+    };
+    let (r_head, residual) = residual.split_at(head);
+    let (g_head, gradient) = gradient.split_at(head);
+    let (w_head, work) = work.split_at_mut(head);
+    if !edge(r_head, g_head, w_head, base, out) {
+        return false;
+    }
+
+    let (r_groups, r_tail) = residual.as_chunks::<GROUP>();
+    let (g_groups, g_tail) = gradient.as_chunks::<GROUP>();
+    let (w_groups, w_tail) = work.as_chunks_mut::<GROUP>();
+    let magnitude = _mm256_set1_epi32(MAGNITUDE as i32);
+    let below = _mm256_set1_epi32((limit - 1) as i32);
+    let mut start = base + head as u32;
+    let per_chunk = CHUNK / GROUP;
+    let chunks = r_groups
+        .chunks(per_chunk)
+        .zip(g_groups.chunks(per_chunk))
+        .zip(w_groups.chunks_mut(per_chunk));
+    for ((r_chunk, g_chunk), w_chunk) in chunks {
+        let mut sink = Sink::new(out, if EXTRACT { r_chunk.len() * GROUP } else { 0 });
+        let mut largest = _mm256_setzero_si256();
+        for ((r, g), w) in r_chunk.iter().zip(g_chunk).zip(w_chunk) {
+            let (r, g, w) = (
+                r.as_chunks::<WIDTH>().0,
+                g.as_chunks::<WIDTH>().0,
+                w.as_chunks_mut::<WIDTH>().0,
+            );
+            let mut values = [_mm256_setzero_ps(); GROUP / WIDTH];
+            let mut masks = [_mm256_setzero_si256(); GROUP / WIDTH];
+            for j in 0..GROUP / WIDTH {
+                let value = if ADD {
+                    _mm256_add_ps(load(&r[j]), load(&g[j]))
+                } else {
+                    load(&g[j])
+                };
+                let bits = _mm256_and_si256(_mm256_castps_si256(value), magnitude);
+                largest = _mm256_max_epu32(largest, bits);
+                if STREAM {
+                    // SAFETY: the head ended on a multiple of 64 bytes and the registers since then are 32 bytes each.
+                    unsafe { _mm256_stream_ps(w[j].as_mut_ptr(), value) };
+                } else {
+                    store(&mut w[j], value);
+                }
+                values[j] = value;
+                masks[j] = _mm256_cmpgt_epi32(bits, below);
+            }
+            if EXTRACT && any(&masks) {
+                for j in 0..GROUP / WIDTH {
+                    // SAFETY: the sink was made for every element of the chunk, and each is offered once.
+                    unsafe { sink.push(start + (j * WIDTH) as u32, masks[j], values[j]) };
+                }
+            }
+            start = start.wrapping_add(GROUP as u32);
+        }
+        sink.finish();
+        if any(&[_mm256_cmpgt_epi32(
+            largest,
+            _mm256_set1_epi32((INFINITE - 1) as i32),
+        )]) {
+            return false;
+        }
+    }
+    if STREAM {
+        // Non-temporal stores are ordered by nothing else; without this another thread could see old contents.
+        _mm_sfence();
+    }
+    edge(r_tail, g_tail, w_tail, start, out)
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Candidates) {
+    let (groups, tail) = work.as_chunks::<GROUP>();
+    let magnitude = _mm256_set1_epi32(MAGNITUDE as i32);
+    let below = _mm256_set1_epi32((limit - 1) as i32);
+    let mut start = base;
+    for chunk in groups.chunks(CHUNK / GROUP) {
+        let mut sink = Sink::new(out, chunk.len() * GROUP);
+        for group in chunk {
+            let registers = group.as_chunks::<WIDTH>().0;
+            let mut values = [_mm256_setzero_ps(); GROUP / WIDTH];
+            let mut masks = [_mm256_setzero_si256(); GROUP / WIDTH];
+            for j in 0..GROUP / WIDTH {
+                values[j] = load(&registers[j]);
+                let bits = _mm256_and_si256(_mm256_castps_si256(values[j]), magnitude);
+                masks[j] = _mm256_cmpgt_epi32(bits, below);
+            }
+            if any(&masks) {
+                for j in 0..GROUP / WIDTH {
+                    // SAFETY: the sink was made for every element of the chunk, and each is offered once.
+                    unsafe { sink.push(start + (j * WIDTH) as u32, masks[j], values[j]) };
+                }
+            }
+            start = start.wrapping_add(GROUP as u32);
+        }
+        sink.finish();
+    }
+    portable::extract(tail, start, limit, out);
+}
+
+/// Is any lane of any mask set?
+#[target_feature(enable = "avx2")]
+#[inline]
+fn any<const N: usize>(masks: &[__m256i; N]) -> bool {
+    let mut all = masks[0];
+    for &mask in &masks[1..] {
+        all = _mm256_or_si256(all, mask);
+    }
+    _mm256_testz_si256(all, all) == 0
+}
+
+/// For each mask of eight lanes, the numbers of its set lanes, a byte each, lowest first.
+static SET_LANES: [u64; 256] = set_lanes();
+
+const fn set_lanes() -> [u64; 256] {
+    let mut table = [0; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let (mut lane, mut place) = (0, 0);
+        while lane < 8 {
+            if mask >> lane & 1 == 1 {
+                table[mask] |= lane << (8 * place);
+                place += 1;
+            }
+            lane += 1;
+        }
+        mask += 1;
+    }
+    table
+}
+
+/// Writes candidates into the spare capacity of a list, a whole register at a time.
+struct Sink<'a> {
+    out: &'a mut Candidates,
+    indices: *mut u32,
+    values: *mut f32,
+    len: usize,
+}
+
+impl<'a> Sink<'a> {
+    /// A sink for at most `most` more entries.
+    fn new(out: &'a mut Candidates, most: usize) -> Self {
+        assert_eq!(
+            out.indices.len(),
+            out.values.len(),
+            "indices and values differ in length"
+        );
+        // A register of slack, because every push writes a whole one.
+        out.reserve(most + WIDTH);
+        let len = out.len();
+        Sink {
+            indices: out.indices.as_mut_ptr(),
+            values: out.values.as_mut_ptr(),
+            len,
+            out,
+        }
+    }
+
+    /// Appends the entries of `mask`.
+    ///
+    /// # Safety
+    ///
+    /// No more entries than the sink was made for, this push included.
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    #[inline]
+    unsafe fn push(&mut self, start: u32, mask: __m256i, value: __m256) {
+        let mask = _mm256_movemask_ps(_mm256_castsi256_ps(mask)) as u8;
+        let lanes = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(SET_LANES[mask as usize] as i64));
+        let index = _mm256_add_epi32(lanes, _mm256_set1_epi32(start as i32));
+        // SAFETY: before this push there is room for its entries, and a register of slack behind the last of all.
+        unsafe {
+            let values = self.values.add(self.len);
+            let indices = self.indices.add(self.len);
+            _mm256_storeu_ps(values, _mm256_permutevar8x32_ps(value, lanes));
+            _mm256_storeu_si256(indices.cast(), index);
+        }
+        self.len += mask.count_ones() as usize;
+    }
+
+    /// Makes the entries part of the list.
+    fn finish(self) {
+        // SAFETY: the pushes initialised everything up to `len`, which is within the reserved capacity.
+        unsafe {
+            self.out.indices.set_len(self.len);
+            self.out.values.set_len(self.len);
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn load(src: &[f32; WIDTH]) -> __m256 {
+    // SAFETY: the reference covers a whole register; the load needs no alignment.
+    unsafe { _mm256_loadu_ps(src.as_ptr()) }
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn store(dst: &mut [f32; WIDTH], value: __m256) {
+    // SAFETY: the reference covers a whole register; the store needs no alignment.
+    unsafe { _mm256_storeu_ps(dst.as_mut_ptr(), value) }
+}
+
+/// The portable source, compiled for this level.
+macro_rules! recompiled {
+    ($($module:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+        pub(crate) fn $name($($argument: $type),*) $(-> $result)? {
+            $module::$name($($argument),*)
+        }
+    )*};
+}
+
+recompiled! {
+    portable::add_assign(a: &mut [f32], b: &[f32]);
+    portable::all_finite(a: &[f32]) -> bool;
+    portable::sum_of_squares(a: &[f32]) -> f64;
+    portable::sum(a: &[f32]) -> f64;
+    portable::to_bf16(src: &[f32], dst: &mut [u16]);
+    portable::from_bf16(src: &[u16], dst: &mut [f32]);
+    x86::gather(dense: &[f32], indices: &[u32], out: &mut Vec<f32>);
+    x86::scatter(dense: &mut [f32], indices: &[u32], values: &[f32]);
+}

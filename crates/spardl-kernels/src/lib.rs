@@ -1,0 +1,234 @@
+//! SIMD kernels of spardl, with run-time dispatch.
+//!
+//! A worker touches every element of its gradient exactly once per step, in [`accumulate`]; everything after that pass is
+//! proportional to the number of selected entries. This crate holds that pass and the few other loops that are worth
+//! vector instructions. It is the only crate of the project, besides those that call foreign code, with `unsafe`.
+//!
+//! Three rules hold for every function:
+//!
+//! - **Every [`Level`] gives the same bits.** `portable.rs` is the definition; the other levels are tested against it. (Which NaN
+//!   a NaN result is, is not defined.)
+//! - **A level the CPU lacks is not undefined behaviour**, it runs the portable code.
+//! - **Zeros and subnormals are ordinary.** `-0.0` counts as zero; subnormals are neither flushed nor skipped. Magnitudes are
+//!   compared as integers (`bits & 0x7fff_ffff`), which orders them like the numbers and puts infinities and NaN on top: the
+//!   same comparison finds candidates and non-finite values.
+
+mod candidates;
+mod level;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use candidates::Candidates;
+pub use level::Level;
+
+/// All bits of an f32 but the sign.
+const MAGNITUDE: u32 = 0x7fff_ffff;
+/// Magnitude bits of infinity; finite values lie below.
+const INFINITE: u32 = 0x7f80_0000;
+/// A limit that no magnitude reaches.
+const UNREACHABLE: u32 = MAGNITUDE + 1;
+/// Independent partial sums of [`sum`] and [`sum_of_squares`]: four AVX-512 or eight AVX2 registers of f64, enough to hide the
+/// latency of an addition.
+const LANES: usize = 32;
+
+/// Calls the function of the same name in the module of the level.
+macro_rules! dispatch {
+    ($level:expr, $function:ident($($argument:expr),*)) => {
+        match $level.usable() {
+            Level::Portable => portable::$function($($argument),*),
+            // SAFETY: `usable` returns a level only if the CPU has every feature of it, and these functions need no other.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { avx2::$function($($argument),*) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { avx512::$function($($argument),*) },
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => portable::$function($($argument),*),
+        }
+    };
+}
+
+/// `work[i] = residual[i] + gradient[i]`, and the candidates among them.
+///
+/// Appends `(base + i, work[i])` where `|work[i]| >= threshold` and `work[i] != 0`. With a threshold of infinity nothing is
+/// extracted (the fastest path; NaN does the same), with a threshold of zero or less every non-zero value is.
+///
+/// Returns `false` when any `work[i]` is NaN or infinite; the contents of `work` and of what was appended to `out` are then
+/// unspecified. What `out` held before the call stays.
+///
+/// # Panics
+///
+/// If the slices differ in length, or `base + i` does not fit a `u32`.
+///
+/// # Example
+///
+/// ```
+/// use spardl_kernels::{accumulate, Candidates, Level};
+///
+/// let mut work = [0.0; 4];
+/// let mut out = Candidates::new();
+/// let finite =
+///     accumulate(Level::best(), &[1.0, -4.0, 0.0, 2.0], &[1.0, -1.0, 0.5, 1.0], &mut work, 100, 3.0, &mut out);
+/// assert!(finite);
+/// assert_eq!(work, [2.0, -5.0, 0.5, 3.0]);
+/// assert_eq!(out.indices, [101, 103]);
+/// assert_eq!(out.values, [-5.0, 3.0]);
+/// ```
+pub fn accumulate(
+    level: Level,
+    residual: &[f32],
+    gradient: &[f32],
+    work: &mut [f32],
+    base: u32,
+    threshold: f32,
+    out: &mut Candidates,
+) -> bool {
+    assert_eq!(
+        residual.len(),
+        work.len(),
+        "residual and work differ in length"
+    );
+    assert_eq!(
+        gradient.len(),
+        work.len(),
+        "gradient and work differ in length"
+    );
+    check_range(base, work.len());
+    let limit = limit(threshold);
+    dispatch!(
+        level,
+        accumulate(residual, gradient, work, base, limit, out)
+    )
+}
+
+/// `work[i] = gradient[i]`, for methods without a residual.
+///
+/// Returns `false` when any value is NaN or infinite; the contents of `work` are then unspecified.
+///
+/// # Panics
+///
+/// If the slices differ in length.
+pub fn copy(level: Level, gradient: &[f32], work: &mut [f32]) -> bool {
+    assert_eq!(
+        gradient.len(),
+        work.len(),
+        "gradient and work differ in length"
+    );
+    dispatch!(level, copy(gradient, work))
+}
+
+/// The extraction of [`accumulate`] alone, over an existing array: a rescan.
+///
+/// Infinite values and NaN count as larger than any finite threshold.
+///
+/// # Panics
+///
+/// If `base + i` does not fit a `u32`.
+pub fn extract(level: Level, work: &[f32], base: u32, threshold: f32, out: &mut Candidates) {
+    check_range(base, work.len());
+    let limit = limit(threshold);
+    if limit < UNREACHABLE {
+        dispatch!(level, extract(work, base, limit, out));
+    }
+}
+
+/// `a[i] += b[i]`.
+///
+/// # Panics
+///
+/// If the slices differ in length.
+pub fn add_assign(level: Level, a: &mut [f32], b: &[f32]) {
+    assert_eq!(a.len(), b.len(), "the slices differ in length");
+    dispatch!(level, add_assign(a, b));
+}
+
+/// Are all values finite?
+pub fn all_finite(level: Level, a: &[f32]) -> bool {
+    dispatch!(level, all_finite(a))
+}
+
+/// Sum of squares in f64.
+///
+/// The order is fixed: element `i` goes to partial sum `i % 32`, and the 32 partial sums are added pairwise, halves first.
+pub fn sum_of_squares(level: Level, a: &[f32]) -> f64 {
+    dispatch!(level, sum_of_squares(a))
+}
+
+/// Sum in f64, in the order of [`sum_of_squares`].
+pub fn sum(level: Level, a: &[f32]) -> f64 {
+    dispatch!(level, sum(a))
+}
+
+/// Rounds each value to bf16, to nearest, ties to even.
+///
+/// A NaN stays a NaN of the same sign; what exceeds the largest bf16 by half a step becomes infinite. (The CPU's own
+/// conversion instruction flushes subnormals to zero and is not used.)
+///
+/// # Panics
+///
+/// If the slices differ in length.
+pub fn to_bf16(level: Level, src: &[f32], dst: &mut [u16]) {
+    assert_eq!(src.len(), dst.len(), "the slices differ in length");
+    dispatch!(level, to_bf16(src, dst));
+}
+
+/// Widens bf16 patterns to f32; exact.
+///
+/// # Panics
+///
+/// If the slices differ in length.
+pub fn from_bf16(level: Level, src: &[u16], dst: &mut [f32]) {
+    assert_eq!(src.len(), dst.len(), "the slices differ in length");
+    dispatch!(level, from_bf16(src, dst));
+}
+
+/// Appends `dense[indices[j]]` for each `j` to `out`.
+///
+/// Fast when the indices ascend; correct in any order.
+///
+/// # Panics
+///
+/// If an index is out of range; `out` is then unchanged.
+pub fn gather(level: Level, dense: &[f32], indices: &[u32], out: &mut Vec<f32>) {
+    dispatch!(level, gather(dense, indices, out));
+}
+
+/// `dense[indices[j]] = values[j]` for each `j`.
+///
+/// Fast when the indices ascend; correct in any order. Of equal indices the last wins.
+///
+/// # Panics
+///
+/// If `indices` and `values` differ in length or an index is out of range; `dense` is then unchanged.
+pub fn scatter(level: Level, dense: &mut [f32], indices: &[u32], values: &[f32]) {
+    assert_eq!(
+        indices.len(),
+        values.len(),
+        "indices and values differ in length"
+    );
+    dispatch!(level, scatter(dense, indices, values));
+}
+
+/// The smallest magnitude bits that make a candidate. At least 1, so that no zero is one.
+fn limit(threshold: f32) -> u32 {
+    if threshold.is_nan() || threshold == f32::INFINITY {
+        UNREACHABLE
+    } else if threshold > 0.0 {
+        threshold.to_bits()
+    } else {
+        1
+    }
+}
+
+fn check_range(base: u32, len: usize) {
+    assert!(
+        len as u64 + u64::from(base) <= 1 << 32,
+        "{len} indices from {base} do not fit u32"
+    );
+}

@@ -1,0 +1,165 @@
+//! The kernels in plain Rust: the fallback on every CPU and the oracle for the others.
+//!
+//! The bodies that the compiler vectorises by itself are `inline(always)`, so that `avx2.rs` and `avx512.rs` can compile the same
+//! source for a wider instruction set. That cannot change a bit: Rust never fuses or reorders floating-point operations, and the
+//! sums spell out their lanes.
+
+use crate::{Candidates, INFINITE, LANES, MAGNITUDE};
+
+/// Elements per branch on "is there a candidate here". Small enough that the scalar scan of a group with a hit stays cheap.
+const GROUP: usize = 32;
+
+/// Elements between two looks at the finite check.
+const CHUNK: usize = 4096;
+
+pub(crate) fn accumulate(
+    residual: &[f32],
+    gradient: &[f32],
+    work: &mut [f32],
+    base: u32,
+    limit: u32,
+    out: &mut Candidates,
+) -> bool {
+    let mut largest = 0;
+    let groups = residual
+        .chunks(GROUP)
+        .zip(gradient.chunks(GROUP))
+        .zip(work.chunks_mut(GROUP));
+    for (group, ((r, g), w)) in groups.enumerate() {
+        let mut magnitude = 0;
+        for ((w, r), g) in w.iter_mut().zip(r).zip(g) {
+            *w = r + g;
+            magnitude = magnitude.max(w.to_bits() & MAGNITUDE);
+        }
+        largest = largest.max(magnitude);
+        if magnitude >= limit {
+            scan(w, base + (group * GROUP) as u32, limit, out);
+        }
+    }
+    largest < INFINITE
+}
+
+#[inline(always)]
+pub(crate) fn copy(gradient: &[f32], work: &mut [f32]) -> bool {
+    let mut largest = 0;
+    for (w, g) in work.iter_mut().zip(gradient) {
+        *w = *g;
+        largest = largest.max(g.to_bits() & MAGNITUDE);
+    }
+    largest < INFINITE
+}
+
+pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Candidates) {
+    for (group, w) in work.chunks(GROUP).enumerate() {
+        if largest_magnitude(w) >= limit {
+            scan(w, base + (group * GROUP) as u32, limit, out);
+        }
+    }
+}
+
+fn scan(work: &[f32], base: u32, limit: u32, out: &mut Candidates) {
+    for (offset, &value) in work.iter().enumerate() {
+        if value.to_bits() & MAGNITUDE >= limit {
+            out.push(base + offset as u32, value);
+        }
+    }
+}
+
+#[inline(always)]
+fn largest_magnitude(a: &[f32]) -> u32 {
+    a.iter()
+        .fold(0, |largest, value| largest.max(value.to_bits() & MAGNITUDE))
+}
+
+#[inline(always)]
+pub(crate) fn add_assign(a: &mut [f32], b: &[f32]) {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a += b;
+    }
+}
+
+#[inline(always)]
+pub(crate) fn all_finite(a: &[f32]) -> bool {
+    a.chunks(CHUNK)
+        .all(|chunk| largest_magnitude(chunk) < INFINITE)
+}
+
+#[inline(always)]
+pub(crate) fn sum_of_squares(a: &[f32]) -> f64 {
+    // The square of an f32 is exact in f64 (48 bits), so only the additions round.
+    sum_lanes(a, |value| f64::from(value) * f64::from(value))
+}
+
+#[inline(always)]
+pub(crate) fn sum(a: &[f32]) -> f64 {
+    sum_lanes(a, f64::from)
+}
+
+/// Element `i` goes to lane `i % LANES`; the lanes are then added pairwise, halves first.
+#[inline(always)]
+fn sum_lanes(a: &[f32], term: impl Fn(f32) -> f64) -> f64 {
+    let mut lanes = [0.0; LANES];
+    let (rows, rest) = a.as_chunks::<LANES>();
+    for row in rows {
+        for (lane, &value) in lanes.iter_mut().zip(row) {
+            *lane += term(value);
+        }
+    }
+    for (lane, &value) in lanes.iter_mut().zip(rest) {
+        *lane += term(value);
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] += lanes[lane + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+#[inline(always)]
+pub(crate) fn to_bf16(src: &[f32], dst: &mut [u16]) {
+    for (dst, src) in dst.iter_mut().zip(src) {
+        let bits = src.to_bits();
+        let even = (bits >> 16) & 1;
+        let rounded = bits.wrapping_add(0x7fff + even) >> 16;
+        // A NaN whose payload sits in the low half would turn into an infinity: set the quiet bit.
+        let quiet = (bits >> 16) | 0x40;
+        *dst = if bits & MAGNITUDE > INFINITE {
+            quiet
+        } else {
+            rounded
+        } as u16;
+    }
+}
+
+#[inline(always)]
+pub(crate) fn from_bf16(src: &[u16], dst: &mut [f32]) {
+    for (dst, src) in dst.iter_mut().zip(src) {
+        *dst = f32::from_bits(u32::from(*src) << 16);
+    }
+}
+
+pub(crate) fn gather(dense: &[f32], indices: &[u32], out: &mut Vec<f32>) {
+    check_indices(dense.len(), indices);
+    out.extend(indices.iter().map(|&index| dense[index as usize]));
+}
+
+pub(crate) fn scatter(dense: &mut [f32], indices: &[u32], values: &[f32]) {
+    check_indices(dense.len(), indices);
+    for (&index, &value) in indices.iter().zip(values) {
+        dense[index as usize] = value;
+    }
+}
+
+/// Panics unless every index is below `len`. A fold over all of them, because a loop that can leave early is not vectorised.
+#[inline(always)]
+pub(crate) fn check_indices(len: usize, indices: &[u32]) {
+    if let Some(largest) = indices.iter().copied().reduce(u32::max) {
+        assert!(
+            (largest as usize) < len,
+            "index {largest} is out of range for {len} elements"
+        );
+    }
+}
