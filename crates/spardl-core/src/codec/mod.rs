@@ -1,0 +1,334 @@
+//! Lists and values to bytes and back.
+//!
+//! A list is what one worker sends of one block: entries of an index and a value, indices ascending.
+//! On the wire, everything little endian:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | count |
+//! | 1 | coding of the indices: 0 raw, 1 Elias-Fano |
+//! | [`Codec::indices_len`] - 5 | indices, relative to the start of the block |
+//! | count x 4 or 2 | values, f32 or bf16; absent in a list of indices alone |
+//!
+//! # Coding of the indices
+//!
+//! Raw is one `u32` per index. Elias-Fano cuts each position in two. The low `l` bits, with
+//! `l = floor(log2(block_len / count))`, are packed one after the other. The high parts ascend, so
+//! their gaps are written in unary: a bitmap in which bit `high[i] + i` is set for every entry `i`.
+//! Both parts start at a byte, bits are filled from the lowest up. The largest bit that can be set
+//! is `((block_len - 1) >> l) + count - 1`, so the bitmap has `((block_len - 1) >> l) + count` bits.
+//!
+//! Example: entries 3, 7, 8 and 30 of a block of 32. `l = log2(32 / 4) = 3`.
+//!
+//! ```text
+//! entry   position   low 3 bits   high   bit of the bitmap = high + entry
+//!   0        3          011        0       0
+//!   1        7          111        0       1
+//!   2        8          000        1       3
+//!   3       30          110        3       6
+//!
+//! low parts   110 000 111 011   = 0x0c3b   -> 3b 0c
+//! bitmap              1001011   = 0x4b     -> 4b       (31 >> 3) + 4 = 7 bits
+//! ```
+//!
+//! 3 bytes where raw takes 16. At density 0.01 an index takes 8.6 bits wherever the entries are: the
+//! size depends on the length of the block and the count alone, so it is known before a message
+//! exists. Bit-packed gaps (the `bitpacking` crate) take 9.7 bits there, and a size that depends on
+//! the data; the Elias-Fano crates there are build random-access structures with formats of their own.
+//!
+//! # Limitations
+//!
+//! Reading checks all that a later step relies on: count, order, range, no zero values. It does not
+//! check that the sender chose the smaller coding, nor the unused bits after the last low part.
+
+mod elias_fano;
+mod reader;
+mod values;
+
+pub use reader::Reader;
+pub use values::{ValueType, add_values, decode_values, encode_values};
+
+use crate::error::DecodeError;
+
+/// Bytes before the indices: the count and the coding.
+const PREFIX_LEN: usize = 5;
+
+/// How indices travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IndexCoding {
+    /// Gap-coded and bit-packed, raw `u32` where that is no larger.
+    #[default]
+    Packed,
+    /// Always raw `u32`, for cost bounds and comparisons.
+    Raw,
+}
+
+/// Codec of lists of (index, value) entries of one block.
+///
+/// `start` and `block_len` say which positions of the bucket the block has; `start + block_len` fits
+/// a `u32`. Either index coding is read, whichever is written.
+///
+/// ```
+/// use spardl_core::codec::{Codec, Reader};
+///
+/// let codec = Codec::default();
+/// let mut bytes = Vec::new();
+/// codec.encode(100, 32, &[103, 107, 108, 130], &[1.0, -2.0, 0.5, 4.0], &mut bytes);
+/// assert_eq!(bytes[..8], [4, 0, 0, 0, 1, 0x3b, 0x0c, 0x4b]);
+/// assert_eq!(bytes.len(), codec.list_len(32, 4));
+///
+/// let (mut indices, mut values) = (Vec::new(), Vec::new());
+/// let mut reader = Reader::new(&bytes);
+/// codec.decode(&mut reader, 100, 32, 10, &mut indices, &mut values)?;
+/// reader.finish()?;
+/// assert_eq!(indices, [103, 107, 108, 130]);
+/// assert_eq!(values, [1.0, -2.0, 0.5, 4.0]);
+/// # Ok::<(), spardl_core::error::DecodeError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Codec {
+    /// How values travel.
+    pub values: ValueType,
+    /// How indices travel.
+    pub indices: IndexCoding,
+}
+
+impl Codec {
+    /// Exact bytes of a list of `count` entries in a block of `block_len` elements, whichever entries
+    /// they are.
+    pub fn list_len(&self, block_len: u32, count: usize) -> usize {
+        self.indices_len(block_len, count)
+            .saturating_add(self.values_len(count))
+    }
+
+    /// The most bytes that any list of at most `max_count` entries needs.
+    pub fn list_bound(&self, block_len: u32, max_count: usize) -> usize {
+        largest(block_len, max_count, |count| {
+            self.list_len(block_len, count)
+        })
+    }
+
+    /// [`Codec::list_len`] of a list without values.
+    pub fn indices_len(&self, block_len: u32, count: usize) -> usize {
+        self.coding(block_len, count)
+            .len(block_len, count)
+            .saturating_add(PREFIX_LEN)
+    }
+
+    /// [`Codec::list_bound`] of a list without values.
+    pub fn indices_bound(&self, block_len: u32, max_count: usize) -> usize {
+        largest(block_len, max_count, |count| {
+            self.indices_len(block_len, count)
+        })
+    }
+
+    /// Appends a list to `out`.
+    ///
+    /// `indices` are absolute positions in the bucket, ascending, inside
+    /// `start..start + block_len`. `values` are rounded to the value type already
+    /// ([`ValueType::round`]) and not zero.
+    ///
+    /// # Panics
+    /// If `indices` and `values` differ in length. If they are not as described: in debug builds;
+    /// otherwise the list may be one that [`Codec::decode`] refuses.
+    pub fn encode(
+        &self,
+        start: u32,
+        block_len: u32,
+        indices: &[u32],
+        values: &[f32],
+        out: &mut Vec<u8>,
+    ) {
+        assert_eq!(indices.len(), values.len(), "every index has a value");
+        debug_assert!(
+            values.iter().all(|&value| value != 0.0),
+            "zeros are not sent"
+        );
+        debug_assert!(
+            values
+                .iter()
+                .all(|&value| self.values.round(value).to_bits() == value.to_bits()),
+            "values are rounded to {} before they are sent",
+            self.values
+        );
+        out.reserve(self.list_len(block_len, indices.len()));
+        self.encode_indices(start, block_len, indices, out);
+        encode_values(self.values, values, out);
+    }
+
+    /// Appends a list without values to `out`.
+    ///
+    /// # Panics
+    /// As [`Codec::encode`].
+    pub fn encode_indices(&self, start: u32, block_len: u32, indices: &[u32], out: &mut Vec<u8>) {
+        debug_assert!(
+            indices.is_sorted_by(|a, b| a < b)
+                && indices.first().is_none_or(|&first| first >= start)
+                && indices.last().is_none_or(|&last| last - start < block_len),
+            "indices ascend inside their block"
+        );
+        let count = u32::try_from(indices.len()).expect("a block has fewer than 2^32 elements");
+        let coding = self.coding(block_len, indices.len());
+        out.extend_from_slice(&count.to_le_bytes());
+        out.push(coding as u8);
+        let from = out.len();
+        out.resize(from + coding.len(block_len, indices.len()), 0);
+        let bytes = &mut out[from..];
+        match coding {
+            Coding::Raw => write_raw(start, indices, bytes),
+            Coding::EliasFano => elias_fano::write(start, block_len, indices, bytes),
+        }
+    }
+
+    /// Reads a list and appends its entries, with absolute indices, to `indices` and `values`.
+    ///
+    /// # Errors
+    /// If there are more than `max_count` entries, or bytes that [`Codec::encode`] does not write;
+    /// `indices` and `values` are then as before the call, and the position of the reader is
+    /// unspecified. Infinite values and NaN are no error.
+    pub fn decode(
+        &self,
+        reader: &mut Reader<'_>,
+        start: u32,
+        block_len: u32,
+        max_count: usize,
+        indices: &mut Vec<u32>,
+        values: &mut Vec<f32>,
+    ) -> Result<(), DecodeError> {
+        let (coding, count) = read_prefix(reader, block_len, max_count)?;
+        let index_bytes = reader.bytes(coding.len(block_len, count))?;
+        let value_bytes = reader.bytes(self.values_len(count))?;
+        if values::any_zero(self.values, value_bytes) {
+            return Err(DecodeError::ZeroValue);
+        }
+        coding.read(index_bytes, start, block_len, count, indices)?;
+        values::append(self.values, value_bytes, values);
+        Ok(())
+    }
+
+    /// Reads a list without values and appends its absolute indices to `indices`.
+    ///
+    /// # Errors
+    /// As [`Codec::decode`].
+    pub fn decode_indices(
+        &self,
+        reader: &mut Reader<'_>,
+        start: u32,
+        block_len: u32,
+        max_count: usize,
+        indices: &mut Vec<u32>,
+    ) -> Result<(), DecodeError> {
+        let (coding, count) = read_prefix(reader, block_len, max_count)?;
+        let bytes = reader.bytes(coding.len(block_len, count))?;
+        coding.read(bytes, start, block_len, count, indices)
+    }
+
+    fn values_len(&self, count: usize) -> usize {
+        count.saturating_mul(self.values.bytes())
+    }
+
+    fn coding(&self, block_len: u32, count: usize) -> Coding {
+        let packed = Coding::EliasFano.len(block_len, count);
+        if self.indices == IndexCoding::Packed && packed < Coding::Raw.len(block_len, count) {
+            Coding::EliasFano
+        } else {
+            Coding::Raw
+        }
+    }
+}
+
+/// The coding byte of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    Raw = 0,
+    EliasFano = 1,
+}
+
+impl Coding {
+    /// Bytes of the indices. Saturates: a length that does not fit is more than any message has.
+    fn len(self, block_len: u32, count: usize) -> usize {
+        match self {
+            Coding::Raw => count.saturating_mul(4),
+            Coding::EliasFano => elias_fano::len(block_len, count),
+        }
+    }
+
+    /// Appends the indices; `bytes` has [`Coding::len`] bytes and `count <= block_len`.
+    fn read(
+        self,
+        bytes: &[u8],
+        start: u32,
+        block_len: u32,
+        count: usize,
+        indices: &mut Vec<u32>,
+    ) -> Result<(), DecodeError> {
+        let from = indices.len();
+        indices.resize(from + count, 0);
+        let slots = &mut indices[from..];
+        let valid = match self {
+            Coding::Raw => read_raw(bytes, start, block_len, slots),
+            Coding::EliasFano => elias_fano::read(bytes, start, block_len, slots),
+        };
+        if !valid {
+            indices.truncate(from);
+            return Err(DecodeError::BadIndex { len: block_len });
+        }
+        Ok(())
+    }
+}
+
+/// The coding and the count, which is at most `block_len` and `max_count`.
+fn read_prefix(
+    reader: &mut Reader<'_>,
+    block_len: u32,
+    max_count: usize,
+) -> Result<(Coding, usize), DecodeError> {
+    let got = reader.u32()?;
+    let coding = match reader.u8()? {
+        0 => Coding::Raw,
+        1 => Coding::EliasFano,
+        other => return Err(DecodeError::UnknownCoding(other)),
+    };
+    let max = max_count.min(block_len as usize);
+    if got as usize > max {
+        return Err(DecodeError::TooMany {
+            max,
+            got: got.into(),
+        });
+    }
+    Ok((coding, got as usize))
+}
+
+/// The largest `len(count)` for `count` up to `max_count`.
+///
+/// The length does not quite grow with the count: where `l` drops by one, the two roundings to bytes
+/// can save one. Between those counts it grows, so the last count of each `l` and the last of all decide.
+fn largest(block_len: u32, max_count: usize, len: impl Fn(usize) -> usize) -> usize {
+    let most = max_count.min(block_len as usize);
+    (0..u32::BITS)
+        .map(|l| (block_len >> l) as usize)
+        .filter(|&last| last < most)
+        .fold(len(most), |bytes, last| bytes.max(len(last)))
+}
+
+fn write_raw(start: u32, indices: &[u32], bytes: &mut [u8]) {
+    for (bytes, index) in bytes.as_chunks_mut().0.iter_mut().zip(indices) {
+        *bytes = index.wrapping_sub(start).to_le_bytes();
+    }
+}
+
+/// False if the positions do not ascend inside the block.
+fn read_raw(bytes: &[u8], start: u32, block_len: u32, slots: &mut [u32]) -> bool {
+    for (slot, &bytes) in slots.iter_mut().zip(bytes.as_chunks().0) {
+        *slot = u32::from_le_bytes(bytes);
+    }
+    let valid =
+        slots.last().is_none_or(|&last| last < block_len) && slots.is_sorted_by(|a, b| a < b);
+    for slot in slots {
+        *slot = slot.wrapping_add(start);
+    }
+    valid
+}
+
+#[cfg(test)]
+mod tests;

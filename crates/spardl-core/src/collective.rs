@@ -1,0 +1,559 @@
+//! The contract between a method and whatever moves its messages.
+//!
+//! A method writes a [`Machine`]: it says what to exchange next and never does it. A [`Collective`] wraps the machine with
+//! what all methods share, once: headers and their checks, the non-finite rule, commit and abort. A driver calls
+//! [`Collective::begin`], moves the [`Round`] it gets, hands the [`Inbox`] to [`Collective::resume`], and so on until
+//! [`Step::Done`]; then it reads the update and commits or aborts.
+
+use std::fmt;
+
+use crate::error::{ConfigError, DecodeError, ProtocolError};
+use crate::feedback::Feedback;
+use crate::header::{FLAG_NON_FINITE, HEADER_LEN, Header};
+use crate::sparse::SparseVec;
+use crate::state::{MethodState, State};
+use crate::world::{Rank, World};
+
+/// One message: room for the header, then the body that a machine writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload(Vec<u8>);
+
+impl Payload {
+    /// A message with an empty body and room for `capacity` body bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity(HEADER_LEN + capacity);
+        bytes.resize(HEADER_LEN, 0);
+        Self(bytes)
+    }
+
+    /// A message as it came off the wire. Nothing is checked here: [`Collective::resume`] does.
+    pub const fn from_wire(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes to put on the wire.
+    pub fn as_wire(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes to put on the wire, without a copy.
+    pub fn into_wire(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// How many bytes go over the wire, header included.
+    pub fn wire_len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The buffer to append the body to.
+    pub fn body_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+
+    fn body(&self) -> &[u8] {
+        self.0.get(HEADER_LEN..).unwrap_or_default()
+    }
+}
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The receiver, never the sender itself.
+    pub to: Rank,
+    /// The message.
+    pub payload: Payload,
+}
+
+/// A message to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// The sender.
+    pub from: Rank,
+    /// A bound on its wire bytes, so that a transport can post the receive before the message is there.
+    pub max_bytes: usize,
+}
+
+/// Everything one worker sends and awaits before it can go on. Peers are distinct within `sends` and within `recvs`.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// The number of the round within the step, from 0.
+    pub seq: u32,
+    /// The messages to send.
+    pub sends: Vec<Outgoing>,
+    /// The messages to wait for; the inbox has their order.
+    pub recvs: Vec<Expected>,
+}
+
+impl Round {
+    /// A round without messages.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a message to send.
+    #[must_use]
+    pub fn send(mut self, to: Rank, payload: Payload) -> Self {
+        self.sends.push(Outgoing { to, payload });
+        self
+    }
+
+    /// Adds a message to wait for, of at most `max_body` body bytes.
+    #[must_use]
+    pub fn expect(mut self, from: Rank, max_body: usize) -> Self {
+        self.recvs.push(Expected {
+            from,
+            max_bytes: HEADER_LEN + max_body,
+        });
+        self
+    }
+}
+
+/// The messages of a round in the order of [`Round::recvs`], never of arrival: sums have the same bits in every run.
+#[derive(Clone, Debug, Default)]
+pub struct Inbox(Vec<Payload>);
+
+impl Inbox {
+    /// An inbox with these messages.
+    pub const fn new(payloads: Vec<Payload>) -> Self {
+        Self(payloads)
+    }
+}
+
+/// The bodies of a round as a machine sees them, with their senders.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    round: u32,
+    expected: &'a [Expected],
+    payloads: &'a [Payload],
+}
+
+impl<'a> Received<'a> {
+    /// How many messages there are: as many as the machine asked for.
+    pub const fn len(&self) -> usize {
+        self.payloads.len()
+    }
+
+    /// Is it the inbox of a round without receives?
+    pub const fn is_empty(&self) -> bool {
+        self.payloads.is_empty()
+    }
+
+    /// Reads message `i` with `read`, which must use all of it.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Damaged`] with the sender and the round when `read` fails.
+    pub fn read<T>(
+        &self,
+        i: usize,
+        read: impl FnOnce(&mut crate::codec::Reader<'a>) -> Result<T, DecodeError>,
+    ) -> Result<T, ProtocolError> {
+        let mut reader = crate::codec::Reader::new(self.payloads[i].body());
+        read(&mut reader)
+            .and_then(|value| reader.finish().map(|()| value))
+            .map_err(|source| ProtocolError::Damaged {
+                round: self.round,
+                from: self.expected[i].from,
+                source,
+            })
+    }
+}
+
+/// What a collective wants next.
+#[derive(Debug)]
+#[must_use]
+pub enum Step {
+    /// Move this round and call `resume` with its inbox.
+    Exchange(Round),
+    /// The step is over; read [`Collective::update`], then commit or abort.
+    Done(Outcome),
+}
+
+/// How a step ended, the same on every worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// There is an update to apply.
+    Updated,
+    /// The step is skipped on all workers and the state is as before it.
+    Skipped(SkipReason),
+}
+
+/// Why a step was skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// Some worker's gradient held NaN or an infinity.
+    NonFinite,
+    /// The gradients were finite but a sum overflowed.
+    Overflow,
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NonFinite => "a gradient held NaN or an infinity",
+            Self::Overflow => "a sum of gradients overflowed",
+        })
+    }
+}
+
+/// What a machine wants next; the collective numbers the round and writes the headers.
+#[derive(Debug)]
+#[must_use]
+pub enum Turn {
+    /// Exchange these messages.
+    Exchange(Round),
+    /// The update is complete and `work` holds the next residual.
+    Done,
+}
+
+/// The sum over workers that a step delivers.
+#[derive(Clone, Copy, Debug)]
+pub enum Update<'a> {
+    /// Few entries; all others are zero.
+    Sparse(&'a SparseVec),
+    /// Every element.
+    Dense(&'a [f32]),
+}
+
+impl Update<'_> {
+    /// How many entries are not zero.
+    pub fn nnz(&self) -> usize {
+        match self {
+            Self::Sparse(sparse) => sparse.nnz(),
+            Self::Dense(dense) => dense.iter().filter(|&&v| v != 0.0).count(),
+        }
+    }
+
+    /// Writes the update times `scale` over `out`, zeros included.
+    ///
+    /// # Panics
+    /// When `out` does not have the bucket's length.
+    pub fn write_scaled(&self, scale: f32, out: &mut [f32]) {
+        match self {
+            Self::Sparse(sparse) => {
+                assert_eq!(
+                    out.len(),
+                    sparse.len() as usize,
+                    "the output has the bucket's length"
+                );
+                out.fill(0.0);
+                for (index, value) in sparse.iter() {
+                    out[index as usize] = value * scale;
+                }
+            }
+            Self::Dense(dense) => {
+                assert_eq!(out.len(), dense.len(), "the output has the bucket's length");
+                for (out, value) in out.iter_mut().zip(*dense) {
+                    *out = value * scale;
+                }
+            }
+        }
+    }
+
+    fn is_finite(&self) -> bool {
+        let values = match self {
+            Self::Sparse(sparse) => sparse.values(),
+            Self::Dense(dense) => dense,
+        };
+        spardl_kernels::all_finite(spardl_kernels::Level::best(), values)
+    }
+}
+
+/// What a step starts from.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// This worker's gradient of the bucket; read only.
+    pub gradient: &'a [f32],
+    /// How many entries the update should have; may change from step to step, equal on all workers.
+    pub k: usize,
+    /// The number of the step, equal on all workers; rotations are taken from it.
+    pub step: u64,
+}
+
+/// What a machine counted in the current step; it explains speed and never changes results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Blocks whose candidates did not suffice and were scanned again.
+    pub rescans: u64,
+    /// Entries put into messages, forwarded ones included.
+    pub entries_sent: u64,
+    /// Entries this worker selected from its own array.
+    pub selected: u64,
+}
+
+/// One worker's side of a method: what a new method implements.
+///
+/// The caller keeps the order `begin`, `resume`.., `update`; the machine performs no I/O, reads no clock, spawns nothing.
+pub trait Machine: fmt::Debug + Send {
+    /// Starts a step: accumulates the gradient in `feedback` and says what to exchange first.
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn;
+
+    /// Takes the messages of the round it asked for.
+    ///
+    /// # Errors
+    /// When a message breaks the plan; the collective is then poisoned until `abort`.
+    fn resume(
+        &mut self,
+        feedback: &mut Feedback,
+        received: Received<'_>,
+    ) -> Result<Turn, ProtocolError>;
+
+    /// The update of the finished step.
+    fn update<'a>(&'a self, feedback: &'a Feedback) -> Update<'a>;
+
+    /// What was counted in the current step.
+    fn tally(&self) -> Tally;
+
+    /// The small state that lives on from step to step besides the residual (thresholds, h, partitions).
+    fn state(&self) -> MethodState {
+        MethodState::default()
+    }
+
+    /// Takes back a state that [`Machine::state`] gave.
+    ///
+    /// # Errors
+    /// When the state does not fit this machine.
+    fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
+        state.expect_empty()
+    }
+}
+
+/// One worker's side of a repeated all-reduce on one bucket.
+#[derive(Debug)]
+pub struct Collective {
+    world: World,
+    fingerprint: u16,
+    feedback: Feedback,
+    machine: Box<dyn Machine>,
+    phase: Phase,
+    header: Header,
+    flags: u8,
+    before: MethodState,
+    empty: SparseVec,
+    has_update: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Idle,
+    Exchanging(Vec<Expected>),
+    Finished(Outcome),
+    Poisoned,
+}
+
+impl Phase {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Exchanging(_) => "in the middle of a step",
+            Self::Finished(_) => "finished and neither committed nor aborted",
+            Self::Poisoned => "unusable after an error",
+        }
+    }
+}
+
+impl Collective {
+    /// Wraps a machine; `fingerprint` is what all workers must agree on (method, configuration, sizes).
+    pub fn new(
+        world: World,
+        fingerprint: u16,
+        feedback: Feedback,
+        machine: Box<dyn Machine>,
+    ) -> Self {
+        let empty = SparseVec::new(u32::try_from(feedback.len()).unwrap_or(u32::MAX));
+        Self {
+            world,
+            fingerprint,
+            feedback,
+            machine,
+            phase: Phase::Idle,
+            header: Header::default(),
+            flags: 0,
+            before: MethodState::default(),
+            empty,
+            has_update: false,
+        }
+    }
+
+    /// This worker and the size of its world.
+    pub const fn world(&self) -> World {
+        self.world
+    }
+
+    /// The length of the bucket.
+    pub fn len(&self) -> usize {
+        self.feedback.len()
+    }
+
+    /// Is the bucket empty?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Starts a step of training.
+    ///
+    /// # Errors
+    /// When the gradient has the wrong length, or the last step was neither committed nor aborted.
+    pub fn begin(&mut self, input: Input<'_>) -> Result<Step, ConfigError> {
+        if !matches!(self.phase, Phase::Idle) {
+            return Err(ConfigError::OutOfTurn {
+                call: "begin",
+                state: self.phase.name(),
+            });
+        }
+        if input.gradient.len() != self.feedback.len() {
+            return Err(ConfigError::GradientLength {
+                expected: self.feedback.len(),
+                got: input.gradient.len(),
+            });
+        }
+        self.before = self.machine.state();
+        self.has_update = false;
+        self.flags = 0;
+        self.header = Header::new(self.fingerprint, input.k, input.step, self.world.rank());
+        self.feedback.start();
+        let turn = self.machine.begin(&mut self.feedback, input);
+        Ok(self.advance(turn))
+    }
+
+    /// Hands in the messages of the round that was asked for.
+    ///
+    /// # Errors
+    /// When a message is missing, damaged or belongs elsewhere. The collective can then only be aborted.
+    pub fn resume(&mut self, inbox: Inbox) -> Result<Step, ProtocolError> {
+        let expected = match std::mem::replace(&mut self.phase, Phase::Poisoned) {
+            Phase::Exchanging(expected) => expected,
+            Phase::Poisoned => return Err(ProtocolError::Poisoned),
+            other => {
+                let state = other.name();
+                self.phase = other;
+                return Err(ConfigError::OutOfTurn {
+                    call: "resume",
+                    state,
+                }
+                .into());
+            }
+        };
+        let round = self.header.round();
+        if inbox.0.len() != expected.len() {
+            let (expected, got) = (expected.len(), inbox.0.len());
+            return Err(ProtocolError::WrongCount {
+                round,
+                expected,
+                got,
+            });
+        }
+        for (payload, expected) in inbox.0.iter().zip(&expected) {
+            self.flags |= self.header.check(payload.as_wire(), *expected)?;
+        }
+        let received = Received {
+            round,
+            expected: &expected,
+            payloads: &inbox.0,
+        };
+        let turn = self.machine.resume(&mut self.feedback, received)?;
+        self.header.next_round();
+        Ok(self.advance(turn))
+    }
+
+    fn advance(&mut self, turn: Turn) -> Step {
+        if self.feedback.is_raised() {
+            self.flags |= FLAG_NON_FINITE;
+        }
+        match turn {
+            Turn::Exchange(mut round) => {
+                round.seq = self.header.round();
+                for outgoing in &mut round.sends {
+                    self.header.write(self.flags, &mut outgoing.payload.0);
+                }
+                self.phase = Phase::Exchanging(round.recvs.clone());
+                Step::Exchange(round)
+            }
+            Turn::Done => {
+                let outcome = if self.flags & FLAG_NON_FINITE != 0 {
+                    Outcome::Skipped(SkipReason::NonFinite)
+                } else if !self.machine.update(&self.feedback).is_finite() {
+                    Outcome::Skipped(SkipReason::Overflow)
+                } else {
+                    Outcome::Updated
+                };
+                self.has_update = outcome == Outcome::Updated;
+                self.phase = Phase::Finished(outcome);
+                Step::Done(outcome)
+            }
+        }
+    }
+
+    /// The sum over workers, after [`Step::Done`] and until the next `begin`; empty when the step was skipped.
+    pub fn update(&self) -> Update<'_> {
+        if self.has_update {
+            self.machine.update(&self.feedback)
+        } else {
+            Update::Sparse(&self.empty)
+        }
+    }
+
+    /// Makes the finished step final: its residual becomes the state.
+    ///
+    /// # Errors
+    /// When there is no finished, updated step to commit.
+    pub fn commit(&mut self) -> Result<(), ConfigError> {
+        if !matches!(self.phase, Phase::Finished(Outcome::Updated)) {
+            return Err(ConfigError::OutOfTurn {
+                call: "commit",
+                state: self.phase.name(),
+            });
+        }
+        self.feedback.commit();
+        self.phase = Phase::Idle;
+        Ok(())
+    }
+
+    /// Drops the current step at any point: residual and method state are exactly as before its `begin`.
+    pub fn abort(&mut self) {
+        if matches!(self.phase, Phase::Idle) {
+            return;
+        }
+        self.machine
+            .restore(&self.before)
+            .expect("a machine takes back its own state");
+        self.phase = Phase::Idle;
+        self.has_update = false;
+        self.feedback.abort();
+    }
+
+    /// What was counted in the current step.
+    pub fn tally(&self) -> Tally {
+        self.machine.tally()
+    }
+
+    /// The residual: what this worker keeps for later.
+    pub fn residual(&self) -> &[f32] {
+        self.feedback.residual()
+    }
+
+    /// A copy of everything that lives on from step to step.
+    pub fn state(&self) -> State {
+        State {
+            residual: self.residual().to_vec(),
+            method: self.machine.state(),
+        }
+    }
+
+    /// Takes back a saved state.
+    ///
+    /// # Errors
+    /// When a step is under way or the state does not fit.
+    pub fn restore(&mut self, state: &State) -> Result<(), ConfigError> {
+        if !matches!(self.phase, Phase::Idle) {
+            return Err(ConfigError::OutOfTurn {
+                call: "restore",
+                state: self.phase.name(),
+            });
+        }
+        self.feedback.check_len(&state.residual)?;
+        self.machine.restore(&state.method)?;
+        self.feedback.restore(&state.residual);
+        Ok(())
+    }
+}

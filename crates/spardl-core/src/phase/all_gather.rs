@@ -1,0 +1,84 @@
+//! All-gather of one item of bytes per worker (Bruck's schedule). Items may differ in length.
+
+use super::{ITEM_PREFIX, read_item, write_item};
+use crate::collective::{Payload, Received, Round};
+use crate::error::ProtocolError;
+use crate::schedule::{Gather, all_gather};
+use crate::world::Group;
+
+/// Every worker of a group contributes an item and gets everybody's.
+#[derive(Debug)]
+pub struct AllGather {
+    group: Group,
+    bounds: Vec<usize>,
+    items: Vec<Vec<u8>>,
+    rounds: Vec<Gather>,
+    done: usize,
+}
+
+impl AllGather {
+    /// Contributes `own`; `bounds[p]` is the most bytes that the item of position `p` can have.
+    pub fn new(group: Group, own: Vec<u8>, bounds: Vec<usize>) -> Self {
+        let mut items = vec![Vec::new(); group.size()];
+        items[group.position()] = own;
+        Self {
+            group,
+            bounds,
+            items,
+            rounds: all_gather(group.size()).collect(),
+            done: 0,
+        }
+    }
+
+    /// What to exchange now; `None` when every item is here.
+    pub fn round(&self) -> Option<Round> {
+        let round = self.rounds.get(self.done)?;
+        let (position, size) = (self.group.position(), self.group.size());
+        let bytes = round
+            .sent(position, size)
+            .map(|p| ITEM_PREFIX + self.items[p].len())
+            .sum();
+        let mut payload = Payload::with_capacity(bytes);
+        for p in round.sent(position, size) {
+            write_item(&self.items[p], payload.body_mut());
+        }
+        let bound = round
+            .received(position, size)
+            .map(|p| ITEM_PREFIX + self.bounds[p])
+            .sum();
+        Some(
+            Round::new()
+                .send(self.group.rank(position + size - round.gap), payload)
+                .expect(self.group.rank(position + round.gap), bound),
+        )
+    }
+
+    /// Takes the items of the current round.
+    ///
+    /// # Errors
+    /// When the message is damaged or an item exceeds its bound.
+    pub fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
+        let round = self.rounds[self.done];
+        let (position, size) = (self.group.position(), self.group.size());
+        received.read(0, |reader| {
+            for p in round.received(position, size) {
+                self.items[p] = read_item(reader, self.bounds[p])?;
+            }
+            Ok(())
+        })?;
+        self.done += 1;
+        Ok(())
+    }
+
+    /// The items in the order of the group's positions, once `round` has returned `None`.
+    pub fn into_items(self) -> Vec<Vec<u8>> {
+        self.items
+    }
+
+    /// Body bytes that the worker at `position` sends when every item has the length in `lens`.
+    pub fn body_bytes(position: usize, lens: &[usize]) -> u64 {
+        let size = lens.len();
+        let sent = all_gather(size).flat_map(|round| round.sent(position, size));
+        sent.map(|p| (ITEM_PREFIX + lens[p]) as u64).sum()
+    }
+}

@@ -1,0 +1,213 @@
+//! Dense all-reduce for any number of workers: SparDL's reduce-scatter schedule and Bruck's all-gather, without
+//! sparsification. No fold is needed when the number of workers is not a power of two.
+//!
+//! Rounds: 2 ceil(log2 m). Elements sent per worker: 2 n (m - 1) / m.
+
+use std::fmt::Debug;
+
+use crate::codec::{Reader, ValueType, add_values, decode_values, encode_values};
+use crate::collective::{Payload, Received, Round};
+use crate::error::{DecodeError, ProtocolError};
+use crate::partition::Partition;
+use crate::schedule::{Gather, Scatter, all_gather, reduce_scatter};
+use crate::world::Group;
+
+/// What can be summed: `f32` (values travel as the phase's [`ValueType`]) and `i64`.
+pub trait Element: Copy + Debug + Send {
+    /// Bytes of one element on the wire.
+    fn bytes(values: ValueType) -> usize;
+    /// Appends the elements.
+    fn write(src: &[Self], values: ValueType, out: &mut Vec<u8>);
+    /// Adds elements from the wire.
+    ///
+    /// # Errors
+    /// When the message is too short.
+    fn add(reader: &mut Reader<'_>, values: ValueType, dst: &mut [Self])
+    -> Result<(), DecodeError>;
+    /// Stores elements from the wire.
+    ///
+    /// # Errors
+    /// When the message is too short.
+    fn store(
+        reader: &mut Reader<'_>,
+        values: ValueType,
+        dst: &mut [Self],
+    ) -> Result<(), DecodeError>;
+    /// Rounds to what a receiver will see.
+    fn round(values: ValueType, dst: &mut [Self]);
+}
+
+impl Element for f32 {
+    fn bytes(values: ValueType) -> usize {
+        values.bytes()
+    }
+
+    fn write(src: &[Self], values: ValueType, out: &mut Vec<u8>) {
+        encode_values(values, src, out);
+    }
+
+    fn add(
+        reader: &mut Reader<'_>,
+        values: ValueType,
+        dst: &mut [Self],
+    ) -> Result<(), DecodeError> {
+        add_values(values, reader, dst)
+    }
+
+    fn store(
+        reader: &mut Reader<'_>,
+        values: ValueType,
+        dst: &mut [Self],
+    ) -> Result<(), DecodeError> {
+        decode_values(values, reader, dst)
+    }
+
+    fn round(values: ValueType, dst: &mut [Self]) {
+        if values != ValueType::F32 {
+            for value in dst {
+                *value = values.round(*value);
+            }
+        }
+    }
+}
+
+impl Element for i64 {
+    fn bytes(_: ValueType) -> usize {
+        8
+    }
+
+    fn write(src: &[Self], _: ValueType, out: &mut Vec<u8>) {
+        out.extend(src.iter().flat_map(|value| value.to_le_bytes()));
+    }
+
+    fn add(reader: &mut Reader<'_>, _: ValueType, dst: &mut [Self]) -> Result<(), DecodeError> {
+        for value in dst {
+            *value = value.wrapping_add(reader.u64()? as Self);
+        }
+        Ok(())
+    }
+
+    fn store(reader: &mut Reader<'_>, _: ValueType, dst: &mut [Self]) -> Result<(), DecodeError> {
+        for value in dst {
+            *value = reader.u64()? as Self;
+        }
+        Ok(())
+    }
+
+    fn round(_: ValueType, _: &mut [Self]) {}
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Hop {
+    Scatter(Scatter),
+    Gather(Gather),
+}
+
+/// The sum over a group, element by element, in every worker's own array.
+#[derive(Debug)]
+pub struct AllReduce {
+    group: Group,
+    values: ValueType,
+    blocks: Partition,
+    hops: Vec<Hop>,
+    done: usize,
+}
+
+impl AllReduce {
+    /// An all-reduce of arrays of `len` elements; the array is passed to each call.
+    pub fn new(group: Group, len: u32, values: ValueType) -> Self {
+        let size = group.size();
+        let hops = reduce_scatter(size).map(Hop::Scatter);
+        let hops = hops.chain(all_gather(size).map(Hop::Gather)).collect();
+        Self {
+            group,
+            values,
+            blocks: Partition::even(len, size),
+            hops,
+            done: 0,
+        }
+    }
+
+    /// What to exchange now; `None` when `data` holds the sum.
+    pub fn round<T: Element>(&mut self, data: &mut [T]) -> Option<Round> {
+        let (position, size) = (self.group.position(), self.group.size());
+        let hop = *self.hops.get(self.done)?;
+        let (to, from, sent, received): (_, _, Vec<usize>, Vec<usize>) = match hop {
+            Hop::Scatter(hop) => (
+                position + hop.gap,
+                position + size - hop.gap,
+                hop.sent(position, size).collect(),
+                hop.received(position, size).collect(),
+            ),
+            Hop::Gather(hop) => {
+                if hop.gap == 1 {
+                    // The own block is complete: keep it as the others will see it.
+                    T::round(self.values, &mut data[self.blocks.range(position)]);
+                }
+                (
+                    position + size - hop.gap,
+                    position + hop.gap,
+                    hop.sent(position, size).collect(),
+                    hop.received(position, size).collect(),
+                )
+            }
+        };
+        let mut payload = Payload::with_capacity(self.bytes::<T>(&sent));
+        for block in sent {
+            T::write(
+                &data[self.blocks.range(block)],
+                self.values,
+                payload.body_mut(),
+            );
+        }
+        let bound = self.bytes::<T>(&received);
+        Some(
+            Round::new()
+                .send(self.group.rank(to), payload)
+                .expect(self.group.rank(from), bound),
+        )
+    }
+
+    /// Takes the blocks of the current round.
+    ///
+    /// # Errors
+    /// When the message does not hold exactly the blocks of the plan.
+    pub fn absorb<T: Element>(
+        &mut self,
+        data: &mut [T],
+        received: Received<'_>,
+    ) -> Result<(), ProtocolError> {
+        let (position, size) = (self.group.position(), self.group.size());
+        let (hop, values, blocks) = (self.hops[self.done], self.values, &self.blocks);
+        received.read(0, |reader| match hop {
+            Hop::Scatter(hop) => hop
+                .received(position, size)
+                .try_for_each(|block| T::add(reader, values, &mut data[blocks.range(block)])),
+            Hop::Gather(hop) => hop
+                .received(position, size)
+                .try_for_each(|block| T::store(reader, values, &mut data[blocks.range(block)])),
+        })?;
+        self.done += 1;
+        Ok(())
+    }
+
+    fn bytes<T: Element>(&self, blocks: &[usize]) -> usize {
+        let elements: usize = blocks
+            .iter()
+            .map(|&b| self.blocks.block_len(b) as usize)
+            .sum();
+        elements * T::bytes(self.values)
+    }
+}
+
+/// Body bytes that the worker at `position` of `size` sends in an all-reduce of `len` elements of `bytes` each.
+pub fn all_reduce_bytes(position: usize, size: usize, len: u32, bytes: usize) -> u64 {
+    let blocks = Partition::even(len, size);
+    let scatter = reduce_scatter(size).flat_map(|hop| hop.sent(position, size));
+    let gather = all_gather(size).flat_map(|hop| hop.sent(position, size));
+    scatter
+        .chain(gather)
+        .map(|block| u64::from(blocks.block_len(block)))
+        .sum::<u64>()
+        * bytes as u64
+}

@@ -1,0 +1,81 @@
+//! Broadcast of bytes from one worker to all (binomial tree).
+//!
+//! In round `s` the workers less than `2^s` behind the root hand the item to the worker `2^s` further. Rounds:
+//! ceil(log2 m); a worker without part in a round has an empty one.
+
+use super::{ITEM_PREFIX, read_item, write_item};
+use crate::collective::{Payload, Received, Round};
+use crate::error::ProtocolError;
+use crate::schedule::ceil_log2;
+use crate::world::Group;
+
+/// One worker's item, known to all in the end.
+#[derive(Debug)]
+pub struct Broadcast {
+    group: Group,
+    root: usize,
+    bound: usize,
+    item: Vec<u8>,
+    done: u32,
+}
+
+impl Broadcast {
+    /// A broadcast from position `root`; `item` is used at the root only. No item has more than `bound` bytes.
+    pub fn new(group: Group, root: usize, item: Vec<u8>, bound: usize) -> Self {
+        Self {
+            group,
+            root,
+            bound,
+            item,
+            done: 0,
+        }
+    }
+
+    fn distance(&self) -> usize {
+        let size = self.group.size();
+        (self.group.position() + size - self.root % size) % size
+    }
+
+    /// What to exchange now; `None` when the item is everywhere.
+    pub fn round(&self) -> Option<Round> {
+        let (size, gap) = (self.group.size(), 1usize << self.done);
+        if self.done >= ceil_log2(size) {
+            return None;
+        }
+        let (distance, position) = (self.distance(), self.group.position());
+        let mut round = Round::new();
+        if distance < gap && distance + gap < size {
+            let mut payload = Payload::with_capacity(ITEM_PREFIX + self.item.len());
+            write_item(&self.item, payload.body_mut());
+            round = round.send(self.group.rank(position + gap), payload);
+        } else if (gap..2 * gap).contains(&distance) {
+            round = round.expect(
+                self.group.rank(position + size - gap),
+                ITEM_PREFIX + self.bound,
+            );
+        }
+        Some(round)
+    }
+
+    /// Takes the item, if it came in the current round.
+    ///
+    /// # Errors
+    /// When the message is damaged or too long.
+    pub fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
+        if !received.is_empty() {
+            self.item = received.read(0, |reader| read_item(reader, self.bound))?;
+        }
+        self.done += 1;
+        Ok(())
+    }
+
+    /// The item, once `round` has returned `None`.
+    pub fn into_item(self) -> Vec<u8> {
+        self.item
+    }
+
+    /// The most body bytes that a worker (the root) sends for an item of `len` bytes among `size` workers.
+    pub fn body_bytes(size: usize, len: usize) -> u64 {
+        u64::from(ceil_log2(size)) * (ITEM_PREFIX + len) as u64
+    }
+}
