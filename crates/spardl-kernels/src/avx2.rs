@@ -4,6 +4,7 @@
 
 use std::arch::x86_64::*;
 
+use crate::x86::{STREAM_FROM, Sink, prefetch};
 use crate::{Candidates, INFINITE, MAGNITUDE, UNREACHABLE, portable, x86};
 
 /// Elements of one register.
@@ -12,8 +13,6 @@ const WIDTH: usize = 8;
 const GROUP: usize = 4 * WIDTH;
 /// Elements between two looks at the capacity of the output and at the finite check.
 const CHUNK: usize = 128 * GROUP;
-/// From this many elements of `work` on, stores bypass the cache.
-const STREAM_FROM: usize = 512 * 1024;
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn accumulate(
@@ -87,6 +86,10 @@ fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
         let mut sink = Sink::new(out, if EXTRACT { r_chunk.len() * GROUP } else { 0 });
         let mut largest = _mm256_setzero_si256();
         for ((r, g), w) in r_chunk.iter().zip(g_chunk).zip(w_chunk) {
+            if ADD {
+                prefetch(r);
+            }
+            prefetch(g);
             let (r, g, w) = (
                 r.as_chunks::<WIDTH>().0,
                 g.as_chunks::<WIDTH>().0,
@@ -114,12 +117,13 @@ fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
             if EXTRACT && any(&masks) {
                 for j in 0..GROUP / WIDTH {
                     // SAFETY: the sink was made for every element of the chunk, and each is offered once.
-                    unsafe { sink.push(start + (j * WIDTH) as u32, masks[j], values[j]) };
+                    unsafe { push(&mut sink, start + (j * WIDTH) as u32, masks[j], values[j]) };
                 }
             }
             start = start.wrapping_add(GROUP as u32);
         }
-        sink.finish();
+        // SAFETY: `push` counts what it writes; the chunk has no more elements than the sink has room for.
+        unsafe { sink.finish() };
         if any(&[_mm256_cmpgt_epi32(
             largest,
             _mm256_set1_epi32((INFINITE - 1) as i32),
@@ -143,6 +147,7 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Candidates)
     for chunk in groups.chunks(CHUNK / GROUP) {
         let mut sink = Sink::new(out, chunk.len() * GROUP);
         for group in chunk {
+            prefetch(group);
             let registers = group.as_chunks::<WIDTH>().0;
             let mut values = [_mm256_setzero_ps(); GROUP / WIDTH];
             let mut masks = [_mm256_setzero_si256(); GROUP / WIDTH];
@@ -154,12 +159,13 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Candidates)
             if any(&masks) {
                 for j in 0..GROUP / WIDTH {
                     // SAFETY: the sink was made for every element of the chunk, and each is offered once.
-                    unsafe { sink.push(start + (j * WIDTH) as u32, masks[j], values[j]) };
+                    unsafe { push(&mut sink, start + (j * WIDTH) as u32, masks[j], values[j]) };
                 }
             }
             start = start.wrapping_add(GROUP as u32);
         }
-        sink.finish();
+        // SAFETY: `push` counts what it writes; the chunk has no more elements than the sink has room for.
+        unsafe { sink.finish() };
     }
     portable::extract(tail, start, limit, out);
 }
@@ -195,62 +201,24 @@ const fn set_lanes() -> [u64; 256] {
     table
 }
 
-/// Writes candidates into the spare capacity of a list, a whole register at a time.
-struct Sink<'a> {
-    out: &'a mut Candidates,
-    indices: *mut u32,
-    values: *mut f32,
-    len: usize,
-}
-
-impl<'a> Sink<'a> {
-    /// A sink for at most `most` more entries.
-    fn new(out: &'a mut Candidates, most: usize) -> Self {
-        assert_eq!(
-            out.indices.len(),
-            out.values.len(),
-            "indices and values differ in length"
-        );
-        // A register of slack, because every push writes a whole one.
-        out.reserve(most + WIDTH);
-        let len = out.len();
-        Sink {
-            indices: out.indices.as_mut_ptr(),
-            values: out.values.as_mut_ptr(),
-            len,
-            out,
-        }
+/// Appends the entries of `mask` to the sink.
+///
+/// # Safety
+///
+/// The sink has room for the entries of the mask.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+unsafe fn push(sink: &mut Sink<'_>, start: u32, mask: __m256i, value: __m256) {
+    let mask = _mm256_movemask_ps(_mm256_castsi256_ps(mask)) as u8;
+    let lanes = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(SET_LANES[mask as usize] as i64));
+    let index = _mm256_add_epi32(lanes, _mm256_set1_epi32(start as i32));
+    let (indices, values) = sink.end();
+    // SAFETY: a sink with room takes 8 elements at its end.
+    unsafe {
+        _mm256_storeu_si256(indices.cast(), index);
+        _mm256_storeu_ps(values, _mm256_permutevar8x32_ps(value, lanes));
     }
-
-    /// Appends the entries of `mask`.
-    ///
-    /// # Safety
-    ///
-    /// No more entries than the sink was made for, this push included.
-    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    #[inline]
-    unsafe fn push(&mut self, start: u32, mask: __m256i, value: __m256) {
-        let mask = _mm256_movemask_ps(_mm256_castsi256_ps(mask)) as u8;
-        let lanes = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(SET_LANES[mask as usize] as i64));
-        let index = _mm256_add_epi32(lanes, _mm256_set1_epi32(start as i32));
-        // SAFETY: before this push there is room for its entries, and a register of slack behind the last of all.
-        unsafe {
-            let values = self.values.add(self.len);
-            let indices = self.indices.add(self.len);
-            _mm256_storeu_ps(values, _mm256_permutevar8x32_ps(value, lanes));
-            _mm256_storeu_si256(indices.cast(), index);
-        }
-        self.len += mask.count_ones() as usize;
-    }
-
-    /// Makes the entries part of the list.
-    fn finish(self) {
-        // SAFETY: the pushes initialised everything up to `len`, which is within the reserved capacity.
-        unsafe {
-            self.out.indices.set_len(self.len);
-            self.out.values.set_len(self.len);
-        }
-    }
+    sink.advance(mask.count_ones());
 }
 
 #[target_feature(enable = "avx2")]
