@@ -1,14 +1,66 @@
 //! The Elias-Fano coding of ascending positions; the format is in the documentation of the codec.
+//!
+//! Low parts go in groups of eight, which are as many bytes as a low part has bits. The loops over
+//! groups are compiled once per width: with all shifts known they take a third of the time.
 
-/// Width of the low parts.
-fn low_width(block_len: u32, count: usize) -> u32 {
-    (u64::from(block_len) / count.max(1) as u64)
-        .checked_ilog2()
-        .unwrap_or(0)
+/// Low parts per group.
+const GROUP: usize = 8;
+
+/// A function for each width of the low parts.
+macro_rules! by_width {
+    ($function:ident) => {
+        by_width!($function: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
+            16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
+    };
+    ($function:ident: $($width:literal)*) => { [$($function::<$width>),*] };
 }
 
-/// Bytes of the low parts and of the bitmap.
-fn lens(block_len: u32, count: usize) -> (u64, u64) {
+type WriteLow = fn(start: u32, indices: &[u32], bytes: &mut [u8]);
+type ReadLow = fn(bytes: &[u8], start: u32, slots: &mut [u32]);
+static WRITE_LOW: [WriteLow; 32] = by_width!(write_low);
+static READ_LOW: [ReadLow; 32] = by_width!(read_low);
+
+/// Bytes of `count` positions in a block of `block_len`.
+pub(super) fn len(block_len: u32, count: usize) -> usize {
+    let (low, high) = lens(block_len, count);
+    low.saturating_add(high)
+}
+
+/// Writes the positions `index - start` to `bytes`, which are zero and [`len`] many.
+pub(super) fn write(start: u32, block_len: u32, indices: &[u32], bytes: &mut [u8]) {
+    let width = low_width(block_len, indices.len());
+    let (low, high) = bytes.split_at_mut(lens(block_len, indices.len()).0);
+    WRITE_LOW[width as usize](start, indices, low);
+    write_high(start, width, indices, high);
+}
+
+/// Reads as many positions as there are `slots`, at most `block_len`, and adds `start`. `bytes` are
+/// [`len`] many.
+///
+/// False if the bitmap is not one of so many positions in the block. If it is, what is left for the
+/// caller to check is that the indices ascend and stay inside the block.
+pub(super) fn read(bytes: &[u8], start: u32, block_len: u32, slots: &mut [u32]) -> bool {
+    if slots.is_empty() {
+        return true;
+    }
+    let width = low_width(block_len, slots.len());
+    let (_, high) = bytes.split_at(lens(block_len, slots.len()).0);
+    if !read_high(high, (block_len - 1) >> width, slots) {
+        return false;
+    }
+    READ_LOW[width as usize](bytes, start, slots);
+    true
+}
+
+/// Width of the low parts, less than 32.
+fn low_width(block_len: u32, count: usize) -> u32 {
+    let per_entry = u64::from(block_len) / count.max(1) as u64;
+    per_entry.checked_ilog2().unwrap_or(0)
+}
+
+/// Bytes of the low parts and of the bitmap. Saturates: a length that does not fit is more than any
+/// message has.
+fn lens(block_len: u32, count: usize) -> (usize, usize) {
     if count == 0 {
         return (0, 0);
     }
@@ -16,100 +68,109 @@ fn lens(block_len: u32, count: usize) -> (u64, u64) {
     let count = count as u64;
     let low = count.saturating_mul(width.into());
     let high = count.saturating_add(u64::from(block_len.saturating_sub(1) >> width));
-    (low.div_ceil(8), high.div_ceil(8))
+    let bytes = |bits: u64| usize::try_from(bits.div_ceil(8)).unwrap_or(usize::MAX);
+    (bytes(low), bytes(high))
 }
 
-/// Bytes of `count` positions in a block of `block_len`.
-pub(super) fn len(block_len: u32, count: usize) -> usize {
-    let (low, high) = lens(block_len, count);
-    usize::try_from(low.saturating_add(high)).unwrap_or(usize::MAX)
-}
-
-/// Writes the positions `index - start` to `bytes`, which are zero and [`len`] many.
-pub(super) fn write(start: u32, block_len: u32, indices: &[u32], bytes: &mut [u8]) {
-    let width = low_width(block_len, indices.len());
-    let (low, high) = bytes.split_at_mut(lens(block_len, indices.len()).0 as usize);
-    write_low(start, width, indices, low);
-    write_high(start, width, indices, high);
-}
-
-fn write_low(start: u32, width: u32, indices: &[u32], bytes: &mut [u8]) {
-    if width == 0 {
+fn write_low<const WIDTH: usize>(start: u32, indices: &[u32], bytes: &mut [u8]) {
+    if WIDTH == 0 {
         return;
     }
-    let mask = (1u64 << width) - 1;
-    let (mut word, mut filled, mut at) = (0u64, 0, 0);
-    for index in indices {
-        let low = u64::from(index.wrapping_sub(start)) & mask;
-        word |= low << filled;
-        filled += width;
-        if filled >= u64::BITS {
-            store(bytes, at, word);
-            at += 1;
-            filled -= u64::BITS;
-            word = low >> (width - filled);
-        }
+    let (groups, tail) = indices.as_chunks();
+    let (full, last) = bytes.split_at_mut(groups.len() * WIDTH);
+    for (group, bytes) in groups.iter().zip(full.chunks_exact_mut(WIDTH)) {
+        bytes.copy_from_slice(&pack::<WIDTH>(start, group)[..WIDTH]);
     }
-    store(bytes, at, word);
+    let mut group = [start; GROUP];
+    group[..tail.len()].copy_from_slice(tail);
+    last.copy_from_slice(&pack::<WIDTH>(start, &group)[..last.len()]);
 }
 
+/// The low parts of a group, in the first `WIDTH` bytes.
+#[inline(always)]
+fn pack<const WIDTH: usize>(start: u32, group: &[u32; GROUP]) -> [u8; 32] {
+    let mut words = [0u64; 4];
+    for (entry, index) in group.iter().enumerate() {
+        let low = u64::from(index.wrapping_sub(start)) & ((1 << WIDTH) - 1);
+        let (word, shift) = (entry * WIDTH / 64, entry * WIDTH % 64);
+        words[word] |= low << shift;
+        if shift + WIDTH > 64 {
+            words[word + 1] |= low >> (64 - shift);
+        }
+    }
+    bytemuck::cast(words.map(u64::to_le))
+}
+
+/// Sets bit `high[i] + i` for each entry `i`, a word at a time.
 fn write_high(start: u32, width: u32, indices: &[u32], bytes: &mut [u8]) {
     let (mut word, mut at) = (0u64, 0);
     for (entry, index) in indices.iter().enumerate() {
         let bit = (index.wrapping_sub(start) >> width) as usize + entry;
         if bit / 64 != at {
-            store(bytes, at, word);
+            store(bytes, at * 8, word);
             at = bit / 64;
             word = 0;
         }
         word |= 1 << (bit % 64);
     }
-    store(bytes, at, word);
+    store(bytes, at * 8, word);
 }
 
-/// Reads as many positions as there are `slots` and adds `start`. `bytes` has [`len`] bytes.
+/// Sets the slots to the high parts: the zeros before each one of the bitmap.
 ///
-/// False if they do not ascend inside the block; the slots are then unspecified.
-pub(super) fn read(bytes: &[u8], start: u32, block_len: u32, slots: &mut [u32]) -> bool {
-    let width = low_width(block_len, slots.len());
-    let mask = (1u64 << width) - 1;
-    let high = &bytes[lens(block_len, slots.len()).0 as usize..];
-    let words = high.len().div_ceil(8);
-    let ones: usize = (0..words)
-        .map(|at| load(high, at * 8).count_ones() as usize)
-        .sum();
-    if ones != slots.len() {
+/// False unless there are as many ones as slots, all within the first `slots.len() + zeros` bits.
+fn read_high(bytes: &[u8], zeros: u32, slots: &mut [u32]) -> bool {
+    let words = || (0..bytes.len()).step_by(8).map(|at| load(bytes, at));
+    let ones: usize = words().map(|word| word.count_ones() as usize).sum();
+    let unused = bytes.len() as u64 * 8 - (slots.len() as u64 + u64::from(zeros));
+    let clear = bytes.last().map_or(8, |last| last.leading_zeros());
+    if ones != slots.len() || u64::from(clear) < unused {
         return false;
     }
-
     let mut rest = slots;
-    let mut entry = 0;
-    // One above the position before: what the next may not be below.
-    let mut least = 0;
-    let mut ascending = true;
-    for at in 0..words {
-        let mut word = load(high, at * 8);
-        let (now, later) = rest.split_at_mut(word.count_ones() as usize);
-        for slot in now {
-            let bit = at as u64 * 64 + u64::from(word.trailing_zeros());
+    let mut before = 0;
+    for mut word in words() {
+        let ones = word.count_ones();
+        let (now, later) = rest.split_at_mut(ones as usize);
+        for (slot, earlier) in now.iter_mut().zip(0..) {
+            // The zeros before a one are its place less the ones before it.
+            *slot = before + (word.trailing_zeros() - earlier);
             word &= word - 1;
-            let low_bit = entry * u64::from(width);
-            let low = load(bytes, (low_bit / 8) as usize) >> (low_bit % 8) & mask;
-            // No overflow: `bit - entry` is below 2^33 and the width below 32.
-            let position = (bit - entry) << width | low;
-            ascending &= position >= least;
-            least = position + 1;
-            *slot = start.wrapping_add(position as u32);
-            entry += 1;
         }
+        before = before.wrapping_add(u64::BITS - ones);
         rest = later;
     }
-    ascending && least <= u64::from(block_len)
+    true
+}
+
+/// Completes the slots, which hold the high parts: adds the low parts, from the first byte on, and
+/// `start`. The bytes after the low parts are not used, but having them is faster.
+fn read_low<const WIDTH: usize>(bytes: &[u8], start: u32, slots: &mut [u32]) {
+    let complete = |slot: &mut u32, word: u64, shift: usize| {
+        let low = (word >> shift) as u32 & ((1 << WIDTH) - 1);
+        *slot = start.wrapping_add(*slot << WIDTH | low);
+    };
+    let (mut at, mut done) = (0, 0);
+    for group in slots.as_chunks_mut::<GROUP>().0 {
+        // The last loads of a group reach into the bytes after it.
+        let Some(window) = bytes.get(at..at + WIDTH + 8) else {
+            break;
+        };
+        for (entry, slot) in group.iter_mut().enumerate() {
+            complete(slot, load(window, entry * WIDTH / 8), entry * WIDTH % 8);
+        }
+        at += WIDTH;
+        done += GROUP;
+    }
+    for (entry, slot) in slots.iter_mut().enumerate().skip(done) {
+        complete(slot, load(bytes, entry * WIDTH / 8), entry * WIDTH % 8);
+    }
 }
 
 /// The 8 bytes from `at`, with zeros after the end.
+#[inline(always)]
 fn load(bytes: &[u8], at: usize) -> u64 {
-    let bytes = &bytes[at.min(bytes.len())..];
+    let bytes = bytes.get(at..).unwrap_or_default();
     if let Some(word) = bytes.first_chunk() {
         return u64::from_le_bytes(*word);
     }
@@ -118,9 +179,14 @@ fn load(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Writes the 8 bytes of word number `at`, without those after the end.
+/// Writes 8 bytes from `at`, without those after the end.
+#[inline(always)]
 fn store(bytes: &mut [u8], at: usize, word: u64) {
-    let bytes = bytes.get_mut(at * 8..).unwrap_or_default();
-    let len = bytes.len().min(8);
-    bytes[..len].copy_from_slice(&word.to_le_bytes()[..len]);
+    let bytes = bytes.get_mut(at..).unwrap_or_default();
+    if let Some(chunk) = bytes.first_chunk_mut() {
+        *chunk = word.to_le_bytes();
+    } else {
+        let len = bytes.len();
+        bytes.copy_from_slice(&word.to_le_bytes()[..len]);
+    }
 }

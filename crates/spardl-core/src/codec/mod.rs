@@ -48,6 +48,8 @@ mod values;
 pub use reader::Reader;
 pub use values::{ValueType, add_values, decode_values, encode_values};
 
+use spardl_kernels::Candidates as Entries;
+
 use crate::error::DecodeError;
 
 /// Bytes before the indices: the count and the coding.
@@ -223,6 +225,33 @@ impl Codec {
         coding.read(bytes, start, block_len, count, indices)
     }
 
+    /// [`Codec::encode`] of a list of entries.
+    pub fn encode_entries(&self, start: u32, block_len: u32, list: &Entries, out: &mut Vec<u8>) {
+        self.encode(start, block_len, &list.indices, &list.values, out);
+    }
+
+    /// [`Codec::decode`] to the end of a list of entries.
+    ///
+    /// # Errors
+    /// As [`Codec::decode`].
+    pub fn decode_entries(
+        &self,
+        reader: &mut Reader<'_>,
+        start: u32,
+        block_len: u32,
+        max_count: usize,
+        list: &mut Entries,
+    ) -> Result<(), DecodeError> {
+        self.decode(
+            reader,
+            start,
+            block_len,
+            max_count,
+            &mut list.indices,
+            &mut list.values,
+        )
+    }
+
     fn values_len(&self, count: usize) -> usize {
         count.saturating_mul(self.values.bytes())
     }
@@ -266,10 +295,13 @@ impl Coding {
         indices.resize(from + count, 0);
         let slots = &mut indices[from..];
         let valid = match self {
-            Coding::Raw => read_raw(bytes, start, block_len, slots),
+            Coding::Raw => {
+                read_raw(bytes, start, slots);
+                true
+            }
             Coding::EliasFano => elias_fano::read(bytes, start, block_len, slots),
         };
-        if !valid {
+        if !valid || !ascend_inside(slots, start, block_len) {
             indices.truncate(from);
             return Err(DecodeError::BadIndex { len: block_len });
         }
@@ -317,17 +349,23 @@ fn write_raw(start: u32, indices: &[u32], bytes: &mut [u8]) {
     }
 }
 
-/// False if the positions do not ascend inside the block.
-fn read_raw(bytes: &[u8], start: u32, block_len: u32, slots: &mut [u32]) -> bool {
+fn read_raw(bytes: &[u8], start: u32, slots: &mut [u32]) {
     for (slot, &bytes) in slots.iter_mut().zip(bytes.as_chunks().0) {
-        *slot = u32::from_le_bytes(bytes);
+        *slot = u32::from_le_bytes(bytes).wrapping_add(start);
     }
-    let valid =
-        slots.last().is_none_or(|&last| last < block_len) && slots.is_sorted_by(|a, b| a < b);
-    for slot in slots {
-        *slot = slot.wrapping_add(start);
-    }
-    valid
+}
+
+fn ascend_inside(indices: &[u32], start: u32, block_len: u32) -> bool {
+    let [first, .., last] = indices else {
+        return indices
+            .iter()
+            .all(|index| index.wrapping_sub(start) < block_len);
+    };
+    // A fold, because a loop that can leave early is not vectorised.
+    let pairs = indices.iter().zip(&indices[1..]);
+    *first >= start
+        && last.wrapping_sub(start) < block_len
+        && pairs.fold(true, |ascend, (before, after)| ascend & (before < after))
 }
 
 #[cfg(test)]

@@ -82,3 +82,36 @@ impl<'a> Reader<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_counts_what_is_left() {
+        let bytes: Vec<u8> = (1..=14).collect();
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(reader.u8(), Ok(1));
+        assert_eq!(reader.u32(), Ok(0x0504_0302));
+        assert_eq!(reader.u64(), Ok(0x0d0c_0b0a_0908_0706));
+        assert_eq!(reader.remaining(), 1);
+        assert_eq!(
+            reader.u32(),
+            Err(DecodeError::Truncated {
+                needed: 17,
+                got: 14
+            })
+        );
+        assert_eq!(
+            reader.bytes(usize::MAX),
+            Err(DecodeError::Truncated {
+                needed: u64::MAX,
+                got: 14
+            })
+        );
+        assert_eq!(reader.clone().finish(), Err(DecodeError::Trailing(1)));
+        assert_eq!(reader.bytes(1), Ok(&[14][..]));
+        assert_eq!(reader.bytes(0), Ok(&[][..]));
+        assert_eq!(reader.finish(), Ok(()));
+    }
+}

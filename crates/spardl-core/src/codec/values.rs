@@ -174,3 +174,95 @@ const fn bf16_bits(v: f32) -> u16 {
 fn from_bf16(bytes: [u8; 2]) -> f32 {
     f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
 }
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bits(values: &[f32]) -> Vec<u32> {
+        values.iter().map(|value| value.to_bits()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        #[test]
+        fn the_rest_after_rounding_is_exact(v in prop::num::f32::NORMAL | prop::num::f32::SUBNORMAL) {
+            let round = ValueType::Bf16.round(v);
+            prop_assume!(round.is_finite());
+            assert_eq!(f64::from(v) - f64::from(round), f64::from(v - round));
+            assert_eq!(round + (v - round), v);
+        }
+
+        #[test]
+        fn rounding_is_that_of_half_and_of_the_kernels(pattern in any::<u32>()) {
+            let v = f32::from_bits(pattern);
+            let round = ValueType::Bf16.round(v);
+            assert_eq!(round.to_bits(), bf16::from_f32(v).to_f32().to_bits());
+            assert_eq!(ValueType::Bf16.round(round).to_bits(), round.to_bits());
+            assert_eq!(ValueType::F32.round(v).to_bits(), pattern);
+            for level in Level::available() {
+                let mut kernel = [0; 40];
+                spardl_kernels::to_bf16(level, &[v; 40], &mut kernel);
+                assert_eq!(kernel, [(round.to_bits() >> 16) as u16; 40]);
+            }
+        }
+
+        #[test]
+        fn runs_of_values_come_back(patterns in prop::collection::vec(any::<u32>(), 0..3000)) {
+            let src: Vec<f32> = patterns.iter().copied().map(f32::from_bits).collect();
+            for values in [ValueType::F32, ValueType::Bf16] {
+                let expected: Vec<f32> = src.iter().map(|&value| values.round(value)).collect();
+                let mut bytes = vec![0];
+                encode_values(values, &src, &mut bytes);
+                assert_eq!(bytes.len(), 1 + src.len() * values.bytes());
+                let mut reader = Reader::new(&bytes[1..]);
+                let mut dst = vec![0.0; src.len()];
+                decode_values(values, &mut reader, &mut dst).unwrap();
+                reader.finish().unwrap();
+                assert_eq!(bits(&dst), bits(&expected));
+
+                let mut sum = vec![1.5; src.len()];
+                add_values(values, &mut Reader::new(&bytes[1..]), &mut sum).unwrap();
+                for (sum, value) in sum.into_iter().zip(expected) {
+                    let plain = 1.5 + value;
+                    assert!(sum == plain || sum.is_nan() && plain.is_nan());
+                }
+
+                let mut long = vec![0.0; src.len() + 1];
+                let mut reader = Reader::new(&bytes[1..]);
+                assert!(decode_values(values, &mut reader, &mut long).is_err());
+                assert!(add_values(values, &mut reader, &mut long).is_err());
+                assert_eq!(bits(&long), vec![0; long.len()]);
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_value_types_are_read_back() {
+        for values in [ValueType::F32, ValueType::Bf16] {
+            assert_eq!(values.name().parse(), Ok(values));
+            assert_eq!(values.to_string(), values.name());
+        }
+        assert_eq!(ValueType::F32.bytes(), 4);
+        assert_eq!(ValueType::Bf16.bytes(), 2);
+        let error = "f16".parse::<ValueType>().unwrap_err();
+        assert_eq!(error, "unknown value type 'f16': use f32 or bf16");
+    }
+
+    #[test]
+    fn rounding_goes_to_even_and_to_infinity() {
+        let round = |pattern| ValueType::Bf16.round(f32::from_bits(pattern)).to_bits();
+        assert_eq!(round(0x3f80_8000), 0x3f80_0000);
+        assert_eq!(round(0x3f81_8000), 0x3f82_0000);
+        assert_eq!(round(0x3f80_8001), 0x3f81_0000);
+        assert_eq!(round(0x7f7f_8000), 0x7f80_0000);
+        assert_eq!(round(0x7f7f_7fff), 0x7f7f_0000);
+        assert_eq!(round(0x8000_8000), 0x8000_0000);
+        assert_eq!(round(0x0000_8001), 0x0001_0000);
+        assert!(f32::from_bits(round(0x7f80_0001)).is_nan());
+    }
+}
