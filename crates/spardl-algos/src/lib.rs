@@ -1,1 +1,22 @@
-//! x
+//! Every method of spardl, one file each, and the registry that names them.
+//!
+//! A method is an [`Algorithm`](spardl_core::Algorithm) (configuration, cost, laws) that makes machines; the file's header says
+//! the idea, works an example, and lists what differs from the authors' code. The command line, the bench, the tests and the
+//! documentation all read [`registry`].
+
+#![forbid(unsafe_code)]
+
+mod dense;
+mod dense_rabenseifner;
+mod dense_ring;
+mod options;
+pub mod registry;
+mod spardl;
+mod topk_a;
+
+pub use dense::Dense;
+pub use dense_rabenseifner::DenseRabenseifner;
+pub use dense_ring::DenseRing;
+pub use options::Options;
+pub use spardl::{Residual, Sag, SparDl};
+pub use topk_a::TopkA;

@@ -5,6 +5,7 @@
 //! [`Collective::begin`], moves the [`Round`] it gets, hands the [`Inbox`] to [`Collective::resume`], and so on until
 //! [`Step::Done`]; then it reads the update and commits or aborts.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::{ConfigError, DecodeError, ProtocolError};
@@ -49,10 +50,6 @@ impl Payload {
     /// The buffer to append the body to.
     pub fn body_mut(&mut self) -> &mut Vec<u8> {
         &mut self.0
-    }
-
-    fn body(&self) -> &[u8] {
-        self.0.get(HEADER_LEN..).unwrap_or_default()
     }
 }
 
@@ -110,13 +107,30 @@ impl Round {
 }
 
 /// The messages of a round in the order of [`Round::recvs`], never of arrival: sums have the same bits in every run.
+///
+/// Messages are owned (they moved here) or borrowed (a transport lends its receive buffers).
 #[derive(Clone, Debug, Default)]
-pub struct Inbox(Vec<Payload>);
+pub struct Inbox<'a>(Vec<Cow<'a, [u8]>>);
 
-impl Inbox {
-    /// An inbox with these messages.
-    pub const fn new(payloads: Vec<Payload>) -> Self {
-        Self(payloads)
+impl<'a> Inbox<'a> {
+    /// An inbox that owns its messages.
+    pub fn new(payloads: Vec<Payload>) -> Self {
+        Self(
+            payloads
+                .into_iter()
+                .map(|payload| Cow::Owned(payload.0))
+                .collect(),
+        )
+    }
+
+    /// An inbox of messages that a transport lends. A buffer may be longer than its message.
+    pub fn borrowed(messages: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Self(messages.into_iter().map(Cow::Borrowed).collect())
+    }
+
+    /// The messages as they came off the wire.
+    pub fn messages(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(AsRef::as_ref)
     }
 }
 
@@ -125,18 +139,23 @@ impl Inbox {
 pub struct Received<'a> {
     round: u32,
     expected: &'a [Expected],
-    payloads: &'a [Payload],
+    bodies: &'a [&'a [u8]],
 }
 
 impl<'a> Received<'a> {
     /// How many messages there are: as many as the machine asked for.
     pub const fn len(&self) -> usize {
-        self.payloads.len()
+        self.bodies.len()
+    }
+
+    /// The round that these messages belong to.
+    pub const fn round(&self) -> u32 {
+        self.round
     }
 
     /// Is it the inbox of a round without receives?
     pub const fn is_empty(&self) -> bool {
-        self.payloads.is_empty()
+        self.bodies.is_empty()
     }
 
     /// Reads message `i` with `read`, which must use all of it.
@@ -148,7 +167,7 @@ impl<'a> Received<'a> {
         i: usize,
         read: impl FnOnce(&mut crate::codec::Reader<'a>) -> Result<T, DecodeError>,
     ) -> Result<T, ProtocolError> {
-        let mut reader = crate::codec::Reader::new(self.payloads[i].body());
+        let mut reader = crate::codec::Reader::new(self.bodies[i]);
         read(&mut reader)
             .and_then(|value| reader.finish().map(|()| value))
             .map_err(|source| ProtocolError::Damaged {
@@ -420,7 +439,7 @@ impl Collective {
     ///
     /// # Errors
     /// When a message is missing, damaged or belongs elsewhere. The collective can then only be aborted.
-    pub fn resume(&mut self, inbox: Inbox) -> Result<Step, ProtocolError> {
+    pub fn resume(&mut self, inbox: Inbox<'_>) -> Result<Step, ProtocolError> {
         let expected = match std::mem::replace(&mut self.phase, Phase::Poisoned) {
             Phase::Exchanging(expected) => expected,
             Phase::Poisoned => return Err(ProtocolError::Poisoned),
@@ -443,13 +462,16 @@ impl Collective {
                 got,
             });
         }
-        for (payload, expected) in inbox.0.iter().zip(&expected) {
-            self.flags |= self.header.check(payload.as_wire(), *expected)?;
+        let mut bodies = Vec::with_capacity(expected.len());
+        for (message, expected) in inbox.messages().zip(&expected) {
+            let (flags, body) = self.header.check(message, *expected)?;
+            self.flags |= flags;
+            bodies.push(body);
         }
         let received = Received {
             round,
             expected: &expected,
-            payloads: &inbox.0,
+            bodies: &bodies,
         };
         let turn = self.machine.resume(&mut self.feedback, received)?;
         self.header.next_round();

@@ -1,4 +1,4 @@
-//! The 12 bytes before every body: enough to refuse a message that belongs elsewhere, and the non-finite flag.
+//! The 16 bytes before every body: enough to refuse a message that belongs elsewhere, and the non-finite flag.
 //!
 //! | bytes | field |
 //! | --- | --- |
@@ -8,13 +8,14 @@
 //! | 4-7 | step (low 32 bits) |
 //! | 8-9 | round (low 16 bits) |
 //! | 10-11 | sender (low 16 bits) |
+//! | 12-15 | length of the body: some engines hand over a buffer longer than the message |
 
 use crate::collective::Expected;
 use crate::error::{DecodeError, ProtocolError};
 use crate::world::Rank;
 
 /// Bytes of the header of every message.
-pub const HEADER_LEN: usize = 12;
+pub const HEADER_LEN: usize = 16;
 /// Some worker whose messages led to this one met NaN or an infinity.
 pub(crate) const FLAG_NON_FINITE: u8 = 1;
 const VERSION: u8 = 1;
@@ -54,10 +55,16 @@ impl Header {
         message[4..8].copy_from_slice(&self.step.to_le_bytes());
         message[8..10].copy_from_slice(&(self.round as u16).to_le_bytes());
         message[10..12].copy_from_slice(&self.from.to_le_bytes());
+        let body = (message.len() - HEADER_LEN) as u32;
+        message[12..16].copy_from_slice(&body.to_le_bytes());
     }
 
-    /// Checks that a message is the expected one and returns its flags.
-    pub(crate) fn check(&self, message: &[u8], expected: Expected) -> Result<u8, ProtocolError> {
+    /// Checks that a message is the expected one and returns its flags and its body.
+    pub(crate) fn check<'a>(
+        &self,
+        message: &'a [u8],
+        expected: Expected,
+    ) -> Result<(u8, &'a [u8]), ProtocolError> {
         let (round, from) = (self.round, expected.from);
         let damaged = |source| ProtocolError::Damaged {
             round,
@@ -76,6 +83,7 @@ impl Header {
                 message.len() - expected.max_bytes,
             )));
         }
+        let body = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
         let u16_at = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
         let step = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
         let fields = [
@@ -89,7 +97,15 @@ impl Header {
             .into_iter()
             .find(|(_, expected, got)| expected != got)
         {
-            None => Ok(header[1]),
+            None => {
+                let rest = &message[HEADER_LEN..];
+                let short = DecodeError::Truncated {
+                    needed: body.into(),
+                    got: rest.len() as u64,
+                };
+                let body = rest.get(..body as usize).ok_or_else(|| damaged(short))?;
+                Ok((header[1], body))
+            }
             Some((field, expected, got)) => Err(ProtocolError::WrongHeader {
                 round,
                 from,

@@ -3,6 +3,7 @@
 use spardl_kernels::Candidates as Entries;
 
 use crate::codec::ValueType;
+use crate::sparse::SparseVec;
 
 /// The sum of two lists on the union of their indices. Both orders of the arguments give the same bits.
 ///
@@ -27,6 +28,67 @@ pub fn sum(a: &Entries, b: &Entries) -> Entries {
     out.indices.extend_from_slice(&b.indices[j..]);
     out.values.extend_from_slice(&b.values[j..]);
     out
+}
+
+/// The sum of many lists of indices below `len`, each index summed in the order of the lists.
+///
+/// Works through the index range in windows that fit the cache, so the cost is linear in the entries. Sums that cancel to
+/// zero stay in the list.
+pub fn sum_all(lists: &[Entries], len: u32) -> Entries {
+    const WINDOW: usize = 1 << 15;
+    let total: usize = lists.iter().map(Entries::len).sum();
+    let mut out = Entries::default();
+    out.reserve(total.min(len as usize));
+    let mut at = vec![0; lists.len()];
+    let mut sums = vec![0.0f32; WINDOW.min(len as usize)];
+    let mut touched = vec![0u64; WINDOW / 64];
+    let starts = (0..len).step_by(WINDOW).take_while(|_| total > 0);
+    for start in starts {
+        let end = u64::from(start) + WINDOW as u64;
+        for (list, at) in lists.iter().zip(&mut at) {
+            while *at < list.len() && u64::from(list.indices[*at]) < end {
+                let slot = (list.indices[*at] - start) as usize;
+                let bit = 1 << (slot % 64);
+                // The first value is stored, not added: -0.0 + x and 0.0 + x may differ in a sign.
+                let fresh = touched[slot / 64] & bit == 0;
+                sums[slot] = if fresh {
+                    list.values[*at]
+                } else {
+                    sums[slot] + list.values[*at]
+                };
+                touched[slot / 64] |= bit;
+                *at += 1;
+            }
+        }
+        for (word, bits) in touched.iter_mut().enumerate() {
+            let mut rest = std::mem::take(bits);
+            while rest != 0 {
+                let slot = word * 64 + rest.trailing_zeros() as usize;
+                out.indices.push(start + slot as u32);
+                out.values.push(sums[slot]);
+                rest &= rest - 1;
+            }
+        }
+    }
+    out
+}
+
+/// A list of sums as an update of a bucket of `len` elements: zeros are dropped.
+///
+/// # Panics
+/// When the list does not ascend below `len`; the lists of this module do.
+pub fn into_update(list: Entries, len: u32) -> SparseVec {
+    let Entries {
+        mut indices,
+        mut values,
+    } = list;
+    if values.contains(&0.0) {
+        let nonzero: Vec<bool> = values.iter().map(|&value| value != 0.0).collect();
+        let mut keep = nonzero.iter();
+        indices.retain(|_| *keep.next().expect("as many flags as entries"));
+        values.retain(|&value| value != 0.0);
+    }
+    SparseVec::from_parts(len, indices, values).expect("an ascending list below the length")
 }
 
 /// Splits a list into its `quota` largest entries, rounded to what a receiver sees, and what is left: the other entries and
@@ -95,6 +157,26 @@ mod tests {
         let expected = list(&[(0, 5.0), (1, 1.0), (3, 0.0), (4, 1.0), (9, -4.0)]);
         assert_eq!(sum(&a, &b), expected);
         assert_eq!(sum(&b, &a), expected);
+    }
+
+    #[test]
+    fn many_lists_sum_like_a_left_fold() {
+        let lists: Vec<Entries> = (0..5u32)
+            .map(|w| {
+                let indices: Vec<u32> = (0..100_000).step_by(7 + w as usize).collect();
+                let values = indices
+                    .iter()
+                    .map(|&i| (i as f32 + 0.1) * 0.37 - w as f32)
+                    .collect();
+                Entries { indices, values }
+            })
+            .collect();
+        let folded = lists
+            .iter()
+            .skip(1)
+            .fold(lists[0].clone(), |all, next| sum(&all, next));
+        assert_eq!(sum_all(&lists, 100_000), folded);
+        assert_eq!(sum_all(&[], 0), Entries::default());
     }
 
     #[test]

@@ -305,7 +305,7 @@ impl Flight {
             .is_some_and(|(_, missing)| missing.is_empty())
     }
 
-    fn deliver(&mut self, rank: usize) -> (u32, Inbox) {
+    fn deliver(&mut self, rank: usize) -> (u32, Inbox<'static>) {
         let (seq, recvs) = self.waiting[rank].take().expect("a ready worker waits");
         let mail = recvs.iter().map(|e| {
             self.mail

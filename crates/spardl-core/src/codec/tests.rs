@@ -333,6 +333,10 @@ fn indices_out_of_order_or_outside_are_refused() {
     refused(&[4, 0, 0, 0, 1, 0x3b, 0x0c, 0x4f]);
     refused(&[4, 0, 0, 0, 1, 0x3b, 0x0c, 0x8b]);
     refused(&[4, 0, 0, 0, 1, 0x3f, 0x0c, 0x4b]);
+    // High parts are 0 or 1 here; 2 is one too far and would wrap around to a valid position.
+    let mut reader = Reader::new(&[1, 0, 0, 0, 1, 5, 0, 0, 0, 0b100]);
+    let result = Codec::default().decode_indices(&mut reader, 0, u32::MAX, 1, &mut Vec::new());
+    assert_eq!(result, Err(DecodeError::BadIndex { len: u32::MAX }));
 }
 
 #[test]

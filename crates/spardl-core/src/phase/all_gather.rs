@@ -1,6 +1,6 @@
 //! All-gather of one item of bytes per worker (Bruck's schedule). Items may differ in length.
 
-use super::{ITEM_PREFIX, read_item, write_item};
+use super::{ITEM_PREFIX, Items, read_item, write_item};
 use crate::collective::{Payload, Received, Round};
 use crate::error::ProtocolError;
 use crate::schedule::{Gather, all_gather};
@@ -11,7 +11,7 @@ use crate::world::Group;
 pub struct AllGather {
     group: Group,
     bounds: Vec<usize>,
-    items: Vec<Vec<u8>>,
+    items: Items,
     rounds: Vec<Gather>,
     done: usize,
 }
@@ -19,8 +19,8 @@ pub struct AllGather {
 impl AllGather {
     /// Contributes `own`; `bounds[p]` is the most bytes that the item of position `p` can have.
     pub fn new(group: Group, own: Vec<u8>, bounds: Vec<usize>) -> Self {
-        let mut items = vec![Vec::new(); group.size()];
-        items[group.position()] = own;
+        let mut items = Items::new(group);
+        items.put(group.position(), own, 0);
         Self {
             group,
             bounds,
@@ -36,11 +36,11 @@ impl AllGather {
         let (position, size) = (self.group.position(), self.group.size());
         let bytes = round
             .sent(position, size)
-            .map(|p| ITEM_PREFIX + self.items[p].len())
+            .map(|p| ITEM_PREFIX + self.items.bytes(p).len())
             .sum();
         let mut payload = Payload::with_capacity(bytes);
         for p in round.sent(position, size) {
-            write_item(&self.items[p], payload.body_mut());
+            write_item(self.items.bytes(p), payload.body_mut());
         }
         let bound = round
             .received(position, size)
@@ -62,7 +62,8 @@ impl AllGather {
         let (position, size) = (self.group.position(), self.group.size());
         received.read(0, |reader| {
             for p in round.received(position, size) {
-                self.items[p] = read_item(reader, self.bounds[p])?;
+                self.items
+                    .put(p, read_item(reader, self.bounds[p])?, received.round());
             }
             Ok(())
         })?;
@@ -71,7 +72,7 @@ impl AllGather {
     }
 
     /// The items in the order of the group's positions, once `round` has returned `None`.
-    pub fn into_items(self) -> Vec<Vec<u8>> {
+    pub fn into_items(self) -> Items {
         self.items
     }
 

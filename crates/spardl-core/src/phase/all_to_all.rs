@@ -3,7 +3,7 @@
 //! Turn `i` pairs worker `w` with `w + i` (to) and `w - i` (from); `per_round` turns share a round, so that several
 //! messages are in flight and no worker is hit by all others at once.
 
-use super::{ITEM_PREFIX, read_item, write_item};
+use super::{ITEM_PREFIX, Items, read_item, write_item};
 use crate::collective::{Payload, Received, Round};
 use crate::error::ProtocolError;
 use crate::schedule::rotation;
@@ -17,7 +17,7 @@ pub struct AllToAll {
     per_round: usize,
     bound: usize,
     outgoing: Vec<Vec<u8>>,
-    incoming: Vec<Vec<u8>>,
+    incoming: Items,
     done: usize,
 }
 
@@ -26,7 +26,7 @@ impl AllToAll {
     pub fn new(group: Group, outgoing: Vec<Vec<u8>>, bound: usize, per_round: usize) -> Self {
         let (position, size) = (group.position(), group.size());
         let turns = rotation(position, size).collect();
-        let incoming = vec![Vec::new(); size];
+        let incoming = Items::new(group);
         Self {
             group,
             turns,
@@ -67,16 +67,18 @@ impl AllToAll {
     pub fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
         let current = self.current();
         for (i, &(_, from)) in self.turns[current.clone()].iter().enumerate() {
-            self.incoming[from] = received.read(i, |reader| read_item(reader, self.bound))?;
+            let item = received.read(i, |reader| read_item(reader, self.bound))?;
+            self.incoming.put(from, item, received.round());
         }
         self.done = current.end;
         Ok(())
     }
 
     /// The items by sender's position (the own one included), once `round` has returned `None`.
-    pub fn into_items(mut self) -> Vec<Vec<u8>> {
+    pub fn into_items(mut self) -> Items {
         let own = self.group.position();
-        self.incoming[own] = std::mem::take(&mut self.outgoing[own]);
+        self.incoming
+            .put(own, std::mem::take(&mut self.outgoing[own]), 0);
         self.incoming
     }
 

@@ -3,7 +3,7 @@
 //! In round `s` the workers less than `2^s` behind the root hand the item to the worker `2^s` further. Rounds:
 //! ceil(log2 m); a worker without part in a round has an empty one.
 
-use super::{ITEM_PREFIX, read_item, write_item};
+use super::{ITEM_PREFIX, Items, read_item, write_item};
 use crate::collective::{Payload, Received, Round};
 use crate::error::ProtocolError;
 use crate::schedule::ceil_log2;
@@ -16,6 +16,7 @@ pub struct Broadcast {
     root: usize,
     bound: usize,
     item: Vec<u8>,
+    arrived: u32,
     done: u32,
 }
 
@@ -24,16 +25,17 @@ impl Broadcast {
     pub fn new(group: Group, root: usize, item: Vec<u8>, bound: usize) -> Self {
         Self {
             group,
-            root,
+            root: root % group.size(),
             bound,
             item,
+            arrived: 0,
             done: 0,
         }
     }
 
     fn distance(&self) -> usize {
         let size = self.group.size();
-        (self.group.position() + size - self.root % size) % size
+        (self.group.position() + size - self.root) % size
     }
 
     /// What to exchange now; `None` when the item is everywhere.
@@ -64,14 +66,17 @@ impl Broadcast {
     pub fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
         if !received.is_empty() {
             self.item = received.read(0, |reader| read_item(reader, self.bound))?;
+            self.arrived = received.round();
         }
         self.done += 1;
         Ok(())
     }
 
-    /// The item, once `round` has returned `None`.
-    pub fn into_item(self) -> Vec<u8> {
-        self.item
+    /// The item, at the root's position, once `round` has returned `None`.
+    pub fn into_items(self) -> Items {
+        let mut items = Items::new(self.group);
+        items.put(self.root, self.item, self.arrived);
+        items
     }
 
     /// The most body bytes that a worker (the root) sends for an item of `len` bytes among `size` workers.

@@ -10,7 +10,7 @@
 //! let world = World::new(0, 1)?;
 //! let mut gather = AllGather::new(world.everyone(), b"mine".to_vec(), vec![16]);
 //! assert!(gather.round().is_none(), "alone in the world, nothing to exchange");
-//! assert_eq!(gather.into_items(), [b"mine"]);
+//! assert_eq!(gather.into_items().bytes(0), b"mine");
 //! # Ok::<(), spardl_core::ConfigError>(())
 //! ```
 
@@ -25,10 +25,58 @@ pub use all_to_all::AllToAll;
 pub use broadcast::Broadcast;
 
 use crate::codec::Reader;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, ProtocolError};
+use crate::world::Group;
 
 /// Bytes before each item of a message that carries several.
 pub(crate) const ITEM_PREFIX: usize = 4;
+
+/// What a phase brought: one item of bytes per worker of a group, and the round it came in.
+#[derive(Debug)]
+pub struct Items {
+    group: Group,
+    items: Vec<Vec<u8>>,
+    rounds: Vec<u32>,
+}
+
+impl Items {
+    fn new(group: Group) -> Self {
+        Self {
+            group,
+            items: vec![Vec::new(); group.size()],
+            rounds: vec![0; group.size()],
+        }
+    }
+
+    fn put(&mut self, position: usize, item: Vec<u8>, round: u32) {
+        self.items[position] = item;
+        self.rounds[position] = round;
+    }
+
+    /// The item of the worker at `position`.
+    pub fn bytes(&self, position: usize) -> &[u8] {
+        &self.items[position]
+    }
+
+    /// Reads the item of the worker at `position` with `read`, which must use all of it.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Damaged`] with that worker and the round when `read` fails.
+    pub fn read<'a, T>(
+        &'a self,
+        position: usize,
+        read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
+    ) -> Result<T, ProtocolError> {
+        let mut reader = Reader::new(&self.items[position]);
+        read(&mut reader)
+            .and_then(|value| reader.finish().map(|()| value))
+            .map_err(|source| ProtocolError::Damaged {
+                round: self.rounds[position],
+                from: self.group.rank(position),
+                source,
+            })
+    }
+}
 
 /// Appends an item with its length.
 fn write_item(item: &[u8], out: &mut Vec<u8>) {

@@ -1,0 +1,185 @@
+//! The one list of methods: name to algorithm.
+//!
+//! `NAME-bf16` is `NAME` with bf16 values on the wire, for every method.
+
+use spardl_core::{Algorithm, ConfigError, ValueType};
+
+use crate::{Dense, DenseRabenseifner, DenseRing, Options, SparDl, TopkA};
+
+/// A method of the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The name, as on the command line.
+    pub name: &'static str,
+    /// One line on what it does.
+    pub summary: &'static str,
+    /// The options it reads besides the common ones: name, accepted values and meaning.
+    pub options: &'static [(&'static str, &'static str)],
+    source: &'static str,
+    build: fn(&Options) -> Result<Box<dyn Algorithm>, ConfigError>,
+}
+
+/// All methods, in the order they are listed.
+pub const METHODS: &[Entry] = &[
+    Entry {
+        name: "spardl",
+        summary: "SparDL: sparse reduce-scatter, optional teams, global residuals",
+        options: &[
+            (
+                "teams",
+                "a divisor of the number of workers (1): fewer rounds for more bytes",
+            ),
+            (
+                "sag",
+                "auto, r (teams a power of two), b (any): how teams synchronise",
+            ),
+            (
+                "residual",
+                "global-a, global-b, no-in-procedure, local, none: what is kept",
+            ),
+        ],
+        source: include_str!("spardl/mod.rs"),
+        build: |options| Ok(Box::new(SparDl::from_options(options))),
+    },
+    Entry {
+        name: "topk-a",
+        summary: "every worker's top-k, gathered by all and summed",
+        options: &[],
+        source: include_str!("topk_a.rs"),
+        build: |options| {
+            Ok(Box::new(TopkA {
+                codec: options.codec,
+            }))
+        },
+    },
+    Entry {
+        name: "dense",
+        summary: "the whole gradient, any number of workers in 2 ceil(log2 P) rounds",
+        options: &[],
+        source: include_str!("dense.rs"),
+        build: |options| {
+            Ok(Box::new(Dense {
+                values: options.codec.values,
+            }))
+        },
+    },
+    Entry {
+        name: "dense-ring",
+        summary: "the whole gradient around a ring, 2 (P - 1) rounds",
+        options: &[],
+        source: include_str!("dense_ring.rs"),
+        build: |options| {
+            Ok(Box::new(DenseRing {
+                values: options.codec.values,
+            }))
+        },
+    },
+    Entry {
+        name: "dense-rabenseifner",
+        summary: "the whole gradient by recursive halving and doubling",
+        options: &[],
+        source: include_str!("dense_rabenseifner.rs"),
+        build: |options| {
+            Ok(Box::new(DenseRabenseifner {
+                values: options.codec.values,
+            }))
+        },
+    },
+];
+
+impl Entry {
+    /// The algorithm with these options.
+    ///
+    /// # Errors
+    /// When an option is unknown to the method or has a value it does not accept.
+    pub fn build(&self, options: &Options) -> Result<Box<dyn Algorithm>, ConfigError> {
+        let known = |option: &str| self.options.iter().any(|(name, _)| *name == option);
+        if let Some((option, value)) = options.set.iter().find(|(option, _)| !known(option)) {
+            let names: Vec<&str> = self.options.iter().map(|(name, _)| *name).collect();
+            let expected = match names.as_slice() {
+                [] => "it has no options of its own".to_owned(),
+                names => format!("its options are {}", names.join(", ")),
+            };
+            return Err(ConfigError::BadOption {
+                method: self.name.to_owned(),
+                option: option.clone(),
+                value: value.clone(),
+                expected,
+            });
+        }
+        (self.build)(options)
+    }
+
+    /// The idea, a worked example, cost and differences from the authors' code: the header of the method's file.
+    pub fn explanation(&self) -> String {
+        let lines = self
+            .source
+            .lines()
+            .map_while(|line| line.strip_prefix("//!"));
+        lines
+            .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
+            .collect()
+    }
+}
+
+/// The entry of that name and its value type: `NAME` or `NAME-bf16`.
+///
+/// # Errors
+/// When there is no such method; the message lists the names.
+pub fn find(name: &str) -> Result<(&'static Entry, Option<ValueType>), ConfigError> {
+    let (stem, values) = match name.strip_suffix("-bf16") {
+        Some(stem) => (stem, Some(ValueType::Bf16)),
+        None => (name, None),
+    };
+    let entry = METHODS.iter().find(|entry| entry.name == stem);
+    entry.map(|entry| (entry, values)).ok_or_else(|| {
+        let names: Vec<&str> = METHODS.iter().map(|entry| entry.name).collect();
+        let known = format!("{} (each also with -bf16)", names.join(", "));
+        ConfigError::UnknownMethod {
+            name: name.to_owned(),
+            known,
+        }
+    })
+}
+
+/// The algorithm of that name with these options; a `-bf16` suffix overrides the value type.
+///
+/// # Errors
+/// As [`find`] and [`Entry::build`].
+pub fn build(name: &str, options: &Options) -> Result<Box<dyn Algorithm>, ConfigError> {
+    let (entry, values) = find(name)?;
+    let mut options = options.clone();
+    options.codec.values = values.unwrap_or(options.codec.values);
+    entry.build(&options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_builds_plain_and_in_bf16_and_explains_itself() {
+        for entry in METHODS {
+            let options = Options::default();
+            assert_eq!(build(entry.name, &options).unwrap().name(), entry.name);
+            let bf16 = build(&format!("{}-bf16", entry.name), &options).unwrap();
+            assert!(bf16.describe().contains("bf16"), "{}", bf16.describe());
+            let text = entry.explanation();
+            for word in ["Rounds:", "Bytes:", "Example"] {
+                assert!(text.contains(word), "{} does not say {word}", entry.name);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_or_option_is_refused_with_what_is_accepted() {
+        let error = build("spardle", &Options::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("spardl, topk-a"), "{error}");
+        let mut options = Options::default();
+        options.set.insert("tau".to_owned(), "3".to_owned());
+        let error = build("dense", &options).unwrap_err().to_string();
+        assert!(error.contains("no options of its own"), "{error}");
+    }
+}

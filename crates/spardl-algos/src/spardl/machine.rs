@@ -1,0 +1,392 @@
+//! One worker's side of SparDL.
+
+use spardl_core::codec::Reader;
+use spardl_core::phase::AllGather;
+use spardl_core::schedule::{Scatter, reduce_scatter};
+use spardl_core::{
+    Codec, ConfigError, DecodeError, Entries, Feedback, Group, Input, Machine, MethodState,
+    Partition, Payload, ProtocolError, Received, Round, Selector, SparseVec, Tally, Turn, Update,
+    list,
+};
+
+use super::inter_team::AdaptiveLength;
+use super::{Residual, SparDl};
+
+/// Where in the step the worker is.
+#[derive(Debug)]
+enum Phase {
+    /// Spar-Reduce-Scatter inside the team: the round under way.
+    Scatter(usize),
+    /// R-SAG: the distance to the peer's team.
+    Doubling(usize),
+    /// B-SAG: the lists of the column on their way.
+    Columns(AllGather),
+    /// The final blocks of the team on their way.
+    Gather(AllGather),
+    /// Between steps.
+    Idle,
+}
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    config: SparDl,
+    team: Group,
+    column: Group,
+    rounds: Vec<Scatter>,
+    selector: Selector,
+    length: AdaptiveLength,
+    step: u64,
+    quotas: Vec<usize>,
+    phase: Phase,
+    /// The entries of the own block that are on their way to become final.
+    own: Entries,
+    scratch: Entries,
+    entries_sent: u64,
+    update: SparseVec,
+}
+
+impl Worker {
+    pub(super) fn new(config: SparDl, team: Group, column: Group, len: u32) -> Self {
+        Self {
+            config,
+            team,
+            column,
+            rounds: reduce_scatter(team.size()).collect(),
+            selector: Selector::new(Partition::even(len, team.size())),
+            length: AdaptiveLength::default(),
+            step: 0,
+            quotas: Vec::new(),
+            phase: Phase::Idle,
+            own: Entries::default(),
+            scratch: Entries::default(),
+            entries_sent: 0,
+            update: SparseVec::new(len),
+        }
+    }
+
+    fn block(&self) -> Block {
+        self.block_at(self.team.position())
+    }
+
+    fn block_at(&self, block: usize) -> Block {
+        let blocks = self.selector.partition();
+        Block {
+            codec: self.config.codec,
+            start: blocks.start(block),
+            len: blocks.block_len(block),
+            quota: self.quotas[block],
+        }
+    }
+
+    /// Do the teams synchronise by B-SAG?
+    fn gathers_columns(&self) -> bool {
+        self.column.size() > 1 && !self.config.doubles()
+    }
+
+    /// How many entries of its own block this worker puts forward.
+    fn own_quota(&mut self) -> usize {
+        let quota = self.quotas[self.team.position()];
+        if self.gathers_columns() {
+            self.length.length(quota, self.column.size())
+        } else {
+            quota
+        }
+    }
+
+    // Spar-Reduce-Scatter: sparsify what is sent next, and nothing else.
+
+    fn scatter(&mut self, feedback: &Feedback, at: usize) -> Round {
+        let (position, size) = (self.team.position(), self.team.size());
+        let round = self.rounds[at];
+        let bytes = round
+            .sent(position, size)
+            .map(|b| self.block_at(b).bound())
+            .sum();
+        let mut payload = Payload::with_capacity(bytes);
+        for block in round.sent(position, size) {
+            let wire = self.block_at(block);
+            self.scratch.clear();
+            let values = self.config.codec.values;
+            let (selector, work) = (&mut self.selector, feedback.work());
+            selector.take_top(block, work, wire.quota, values, &mut self.scratch);
+            self.entries_sent += self.scratch.len() as u64;
+            wire.encode(&self.scratch, payload.body_mut());
+        }
+        let bound = round
+            .received(position, size)
+            .map(|b| self.block_at(b).bound())
+            .sum();
+        Round::new()
+            .send(self.team.rank(position + round.gap), payload)
+            .expect(self.team.rank(position + size - round.gap), bound)
+    }
+
+    fn add_blocks(
+        &mut self,
+        feedback: &mut Feedback,
+        received: Received<'_>,
+        at: usize,
+    ) -> Result<(), ProtocolError> {
+        let round = self.rounds[at];
+        received.read(0, |reader| {
+            for block in round.received(self.team.position(), self.team.size()) {
+                self.scratch.clear();
+                self.block_at(block).decode(reader, &mut self.scratch)?;
+                let Entries { indices, values } = &self.scratch;
+                self.selector.add(block, feedback, indices, values);
+            }
+            Ok(())
+        })
+    }
+
+    // Spar-All-Gather between teams.
+
+    fn exchange_columns(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+        let quota = self.own_quota();
+        self.own.clear();
+        let (block, values) = (self.team.position(), self.config.codec.values);
+        self.selector
+            .take_top(block, feedback.work(), quota, values, &mut self.own);
+        if self.gathers_columns() {
+            let teams = self.column.size();
+            self.entries_sent += (self.own.len() * (teams - 1)) as u64;
+            let bounds = vec![self.block().bound(); teams];
+            let gather = AllGather::new(self.column, self.block().item(&self.own), bounds);
+            self.phase = Phase::Columns(gather);
+            self.turn(feedback)
+        } else {
+            self.double(feedback, 1)
+        }
+    }
+
+    fn double(&mut self, feedback: &mut Feedback, gap: usize) -> Result<Turn, ProtocolError> {
+        if gap >= self.column.size() {
+            return self.gather_blocks(feedback);
+        }
+        self.phase = Phase::Doubling(gap);
+        self.entries_sent += self.own.len() as u64;
+        let mut payload = Payload::with_capacity(self.block().bound());
+        self.block().encode(&self.own, payload.body_mut());
+        let peer = self.column.rank(self.column.position() ^ gap);
+        Ok(Turn::Exchange(
+            Round::new()
+                .send(peer, payload)
+                .expect(peer, self.block().bound()),
+        ))
+    }
+
+    /// R-SAG: both partners add the same two lists and keep the same part of the sum.
+    fn merge_partner(
+        &mut self,
+        feedback: &mut Feedback,
+        received: Received<'_>,
+        gap: usize,
+    ) -> Result<(), ProtocolError> {
+        let mut theirs = Entries::default();
+        received.read(0, |reader| self.block().decode(reader, &mut theirs))?;
+        let sum = list::sum(&self.own, &theirs);
+        self.keep_top(feedback, &sum, 2 * gap);
+        Ok(())
+    }
+
+    /// B-SAG: all workers of a column add the same lists, in team order.
+    fn merge_columns(
+        &mut self,
+        feedback: &mut Feedback,
+        gather: AllGather,
+    ) -> Result<(), ProtocolError> {
+        let (items, teams) = (gather.into_items(), self.column.size());
+        let mut lists = vec![Entries::default(); teams];
+        for (team, list) in lists.iter_mut().enumerate() {
+            items.read(team, |reader| self.block().decode(reader, list))?;
+        }
+        let sum = list::sum_all(&lists, self.update.len());
+        self.length.learn(sum.len(), self.block().quota, teams);
+        self.keep_top(feedback, &sum, teams);
+        Ok(())
+    }
+
+    /// Keeps the quota of a sum that `group` teams hold identically. The rest, and the rounding errors, go whole to one of
+    /// them, which rotates with the step: shares could not be represented exactly.
+    fn keep_top(&mut self, feedback: &mut Feedback, sum: &Entries, group: usize) {
+        let (kept, left) = list::split_top(sum, self.block().quota, self.config.codec.values);
+        self.own = kept;
+        if self.column.position() % group == (self.step % group as u64) as usize {
+            let block = self.team.position();
+            self.selector
+                .add(block, feedback, &left.indices, &left.values);
+        }
+    }
+
+    // The final all-gather and global residual collection.
+
+    fn gather_blocks(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+        let size = self.team.size();
+        let bounds = (0..size)
+            .map(|block| self.block_at(block).bound())
+            .collect();
+        let gather = AllGather::new(self.team, self.block().item(&self.own), bounds);
+        self.phase = Phase::Gather(gather);
+        self.turn(feedback)
+    }
+
+    fn finish(&mut self, feedback: &mut Feedback, gather: AllGather) -> Result<(), ProtocolError> {
+        let items = gather.into_items();
+        let mut update = std::mem::take(&mut self.update);
+        update.clear();
+        let mut ends = Vec::with_capacity(self.team.size());
+        for block in 0..self.team.size() {
+            let wire = self.block_at(block);
+            items.read(block, |reader| {
+                update.extend_with(|indices, values| {
+                    wire.codec
+                        .decode(reader, wire.start, wire.len, wire.quota, indices, values)
+                })
+            })?;
+            ends.push(update.nnz());
+        }
+        self.update = update;
+        let mut first = 0;
+        for (block, &end) in ends.iter().enumerate() {
+            self.collect(block, feedback.work_mut(), first..end);
+            first = end;
+        }
+        if self.config.residual == Residual::None {
+            feedback.work_mut().fill(0.0);
+        }
+        Ok(())
+    }
+
+    fn collect(&self, block: usize, work: &mut [f32], finals: std::ops::Range<usize>) {
+        let finals = &self.update.indices()[finals];
+        match self.config.residual {
+            Residual::None => {}
+            Residual::Local => self.selector.settle_sent(block, work),
+            Residual::NoInProcedure => self.selector.settle_sent_final(block, work, finals),
+            Residual::GlobalA => self.selector.settle_final(block, work, finals),
+            Residual::GlobalB => self.selector.settle_all(block, work),
+        }
+    }
+
+    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Scatter(at) if at < self.rounds.len() => {
+                self.phase = Phase::Scatter(at);
+                Ok(Turn::Exchange(self.scatter(feedback, at)))
+            }
+            Phase::Scatter(_) => self.exchange_columns(feedback),
+            Phase::Doubling(gap) => self.double(feedback, gap),
+            Phase::Columns(gather) => match gather.round() {
+                Some(round) => {
+                    self.phase = Phase::Columns(gather);
+                    Ok(Turn::Exchange(round))
+                }
+                None => {
+                    self.merge_columns(feedback, gather)?;
+                    self.gather_blocks(feedback)
+                }
+            },
+            Phase::Gather(gather) => match gather.round() {
+                Some(round) => {
+                    self.phase = Phase::Gather(gather);
+                    Ok(Turn::Exchange(round))
+                }
+                None => self.finish(feedback, gather).map(|()| Turn::Done),
+            },
+            Phase::Idle => Ok(Turn::Done),
+        }
+    }
+}
+
+impl Machine for Worker {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+        let size = self.team.size();
+        self.step = input.step;
+        self.quotas = self
+            .selector
+            .partition()
+            .quotas(input.k, (input.step % size as u64) as usize);
+        self.entries_sent = 0;
+        let mut wanted = self.quotas.clone();
+        wanted[self.team.position()] = self.own_quota();
+        self.selector.pass(feedback, input.gradient, &wanted);
+        self.phase = Phase::Scatter(0);
+        self.turn(feedback)
+            .expect("nothing has come from outside yet")
+    }
+
+    fn resume(
+        &mut self,
+        feedback: &mut Feedback,
+        received: Received<'_>,
+    ) -> Result<Turn, ProtocolError> {
+        match &mut self.phase {
+            Phase::Scatter(at) => {
+                let at = *at;
+                self.add_blocks(feedback, received, at)?;
+                self.phase = Phase::Scatter(at + 1);
+            }
+            Phase::Doubling(gap) => {
+                let gap = *gap;
+                self.merge_partner(feedback, received, gap)?;
+                self.phase = Phase::Doubling(2 * gap);
+            }
+            Phase::Columns(gather) => gather.absorb(received)?,
+            Phase::Gather(gather) => gather.absorb(received)?,
+            Phase::Idle => {}
+        }
+        self.turn(feedback)
+    }
+
+    fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
+        Update::Sparse(&self.update)
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            rescans: self.selector.rescans(),
+            entries_sent: self.entries_sent,
+            selected: self.selector.selected(),
+        }
+    }
+
+    fn state(&self) -> MethodState {
+        self.length.save()
+    }
+
+    fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
+        self.length = AdaptiveLength::load(state)?;
+        Ok(())
+    }
+}
+
+/// How one block travels.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    codec: Codec,
+    start: u32,
+    len: u32,
+    quota: usize,
+}
+
+impl Block {
+    fn bound(&self) -> usize {
+        self.codec.list_bound(self.len, self.quota)
+    }
+
+    fn encode(&self, entries: &Entries, out: &mut Vec<u8>) {
+        self.codec
+            .encode_entries(self.start, self.len, entries, out);
+    }
+
+    fn item(&self, entries: &Entries) -> Vec<u8> {
+        let mut item = Vec::with_capacity(self.codec.list_len(self.len, entries.len()));
+        self.encode(entries, &mut item);
+        item
+    }
+
+    fn decode(&self, reader: &mut Reader<'_>, entries: &mut Entries) -> Result<(), DecodeError> {
+        self.codec
+            .decode_entries(reader, self.start, self.len, self.quota, entries)
+    }
+}

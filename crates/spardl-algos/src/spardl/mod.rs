@@ -1,0 +1,229 @@
+//! SparDL: Spar-Reduce-Scatter, Spar-All-Gather between teams, Bruck's all-gather, global residual collection.
+//!
+//! The idea: cut the gradient into as many blocks as a team has workers and reduce-scatter them in ceil(log2 m) rounds. Before a
+//! round, only the blocks sent next are sparsified to their quota; a block that stays is still dense when messages are added
+//! to it, so no message ever grows beyond its quota and nothing is thrown away before the sum is known. The owner
+//! selects the final entries of its block, teams synchronise their columns (R-SAG or B-SAG), and the final blocks are
+//! gathered. What was not delivered is collected in the residuals: nothing is lost.
+//!
+//! Words: *team* = one of d runs of m = P/d consecutive ranks; *column* = the workers of equal position in all teams; *quota* =
+//! the entries a block may send, k/m on average, rotating with the step.
+//!
+//! Example, 5 workers, one team, k = 5, so one entry per block (blocks 0..4 of the gradient). Gaps 4, 2, 1, worker 0: it sends its
+//! largest entry of block 4 to worker 4 and adds worker 1's entry of block 0 to its own; sends {2,3} to 2, adds {0,1}
+//! from 3; sends {1} to 1, adds {0} from 4. Block 0 now holds the sum of all; its largest entry is final and is gathered by
+//! everybody in 3 more rounds. Entries that worker 0 sent but that did not become final return to its residual (rule A).
+//!
+//! Rounds: 2 ceil(log2 m) + ceil(log2 d). Bytes: 4 k (P - 1)/P words per worker with one team; R-SAG 2 k (2P - 2d + d log2 d)/P;
+//! B-SAG 4 k (P - d)/P + 2 (d - 1) h with k/P <= h <= k d/P. With R-SAG two teams cost the bytes of one and a round less.
+//!
+//! Residual rules: *global-a* (default, the authors' code): the in-procedure rest where an index is final, the worker's own
+//! input elsewhere. *global-b*: everything stays where it was dropped. Both conserve exactly. For comparison: *no-in-procedure*
+//! loses what a worker received and did not send on, *local* also loses what was sent in vain, *none* keeps nothing.
+//!
+//! Limitations: a block that holds all the large values gets the same quota as an empty one. Under global-a opposing values of
+//! two workers are sent again and again (global-b settles them). Under global-b mass is lost with a worker that disappears.
+//!
+//! Differs from the authors' code: ceil(log2 m) rounds of one message each, not m - 1 waits of three; any number of teams that
+//! divides P, R-SAG included; the controller of h starts with a step of at least 1 and keeps ceil(q/d) <= h <= q; lists
+//! of a column are added in team order on every worker; quotas rotate so that k < m starves no block; zeros and
+//! padding are never sent.
+
+mod cost;
+mod inter_team;
+mod machine;
+
+use std::fmt;
+use std::str::FromStr;
+
+use spardl_core::{Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, World};
+
+use crate::Options;
+use machine::Worker;
+
+/// How the teams of SparDL synchronise their columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sag {
+    /// R-SAG when the number of teams is a power of two, else B-SAG.
+    #[default]
+    Auto,
+    /// Recursive doubling; needs a power of two of teams.
+    R,
+    /// Bruck's all-gather with an adaptive list length; any number of teams.
+    B,
+}
+
+impl FromStr for Sag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "r" | "R" => Ok(Self::R),
+            "b" | "B" => Ok(Self::B),
+            _ => Err(format!(
+                "'{text}' is not a way to synchronise teams: use auto, r or b"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Sag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::R => "r",
+            Self::B => "b",
+        })
+    }
+}
+
+/// What becomes of mass that a step did not deliver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Residual {
+    /// Nothing is kept.
+    None,
+    /// What a worker did not send of its own is kept; the rest is lost.
+    Local,
+    /// As `Local`, and what was sent in vain is kept; only what was received and not sent on is lost.
+    NoInProcedure,
+    /// Everything is kept: in-procedure rests at final indices, own inputs elsewhere (the authors' rule).
+    #[default]
+    GlobalA,
+    /// Everything is kept where it was dropped.
+    GlobalB,
+}
+
+impl Residual {
+    /// All rules, by name.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("none", Self::None),
+        ("local", Self::Local),
+        ("no-in-procedure", Self::NoInProcedure),
+        ("global-a", Self::GlobalA),
+        ("global-b", Self::GlobalB),
+    ];
+
+    /// Does the rule keep everything?
+    pub const fn conserves(self) -> bool {
+        matches!(self, Self::GlobalA | Self::GlobalB)
+    }
+}
+
+impl FromStr for Residual {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rule = Self::ALL.iter().find(|(name, _)| *name == text);
+        rule.map(|(_, rule)| *rule).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            format!(
+                "'{text}' is not a residual rule: use one of {}",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+impl fmt::Display for Residual {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL
+            .iter()
+            .find(|(_, rule)| rule == self)
+            .map(|(name, _)| *name);
+        f.write_str(name.expect("every rule is in the list"))
+    }
+}
+
+/// Configuration of SparDL.
+#[derive(Clone, Copy, Debug)]
+pub struct SparDl {
+    /// The number of teams d; must divide the number of workers.
+    pub teams: u32,
+    /// How teams synchronise.
+    pub sag: Sag,
+    /// What becomes of undelivered mass.
+    pub residual: Residual,
+    /// How entries travel.
+    pub codec: Codec,
+}
+
+impl Default for SparDl {
+    fn default() -> Self {
+        Self::from_options(&Options::default())
+    }
+}
+
+impl SparDl {
+    /// SparDL with the options that concern it.
+    pub fn from_options(options: &Options) -> Self {
+        let Options {
+            teams,
+            sag,
+            residual,
+            codec,
+            ..
+        } = *options;
+        Self {
+            teams,
+            sag,
+            residual,
+            codec,
+        }
+    }
+
+    /// Do the teams synchronise by recursive doubling?
+    fn doubles(&self) -> bool {
+        match self.sag {
+            Sag::Auto => self.teams.is_power_of_two(),
+            Sag::R => true,
+            Sag::B => false,
+        }
+    }
+}
+
+impl Algorithm for SparDl {
+    fn name(&self) -> &'static str {
+        "spardl"
+    }
+
+    fn describe(&self) -> String {
+        let Self {
+            teams,
+            sag,
+            residual,
+            codec,
+        } = self;
+        format!(
+            "spardl teams={teams} sag={sag} residual={residual} values={}",
+            codec.values
+        )
+    }
+
+    fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
+        let (team, column) = (world.team(self.teams)?, world.column(self.teams)?);
+        if self.doubles() && !self.teams.is_power_of_two() {
+            return Err(ConfigError::BadOption {
+                method: "spardl".to_owned(),
+                option: "sag".to_owned(),
+                value: "r".to_owned(),
+                expected: format!("{} teams are not a power of two: use b or auto", self.teams),
+            });
+        }
+        Ok(Box::new(Worker::new(*self, team, column, layout.len())))
+    }
+
+    fn cost(&self, workers: u32, len: u32, k: usize, step: u64) -> Cost {
+        cost::cost(self, workers, len, k, step)
+    }
+
+    fn laws(&self) -> Laws {
+        Laws {
+            conserves: self.residual.conserves(),
+            keeps_residual: true,
+            support: Support::K,
+            lossless_when_full: true,
+            scales: true,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The laws as checks on a finished, uncommitted step of a cluster.
+
+use spardl_core::{Collective, Update};
+
+/// The update as a dense vector.
+pub fn dense(update: Update<'_>, len: usize) -> Vec<f32> {
+    let mut out = vec![0.0; len];
+    update.write_scaled(1.0, &mut out);
+    out
+}
+
+/// Asserts that all workers hold the same bits, and returns the common update.
+///
+/// # Panics
+/// When two workers differ.
+pub fn agreed(workers: &[Collective], context: &str) -> Vec<f32> {
+    let len = workers[0].len();
+    let first = dense(workers[0].update(), len);
+    for (rank, worker) in workers.iter().enumerate() {
+        let other = dense(worker.update(), len);
+        let differs = (0..len).find(|&i| first[i].to_bits() != other[i].to_bits());
+        assert_eq!(differs, None, "{context}: ranks 0 and {rank} differ");
+    }
+    first
+}
+
+/// The sum over workers of residual plus gradient, per element, in exact integers.
+pub fn inputs(workers: &[Collective], gradients: &[Vec<f32>]) -> Vec<i64> {
+    let mut sums = residuals(workers);
+    for gradient in gradients {
+        add(&mut sums, gradient);
+    }
+    sums
+}
+
+/// The sum over workers of the residuals, per element, in exact integers.
+pub fn residuals(workers: &[Collective]) -> Vec<i64> {
+    let mut sums = vec![0; workers[0].len()];
+    for worker in workers {
+        add(&mut sums, worker.residual());
+    }
+    sums
+}
+
+/// Adds integer-valued floats.
+///
+/// # Panics
+/// When a value is not an integer.
+pub fn add(sums: &mut [i64], values: &[f32]) {
+    for (sum, &value) in sums.iter_mut().zip(values) {
+        assert_eq!(value.fract(), 0.0, "test values are integers, got {value}");
+        *sum += value as i64;
+    }
+}

@@ -1,0 +1,63 @@
+//! Every method of the registry in every configuration that tests must cover.
+
+use spardl_algos::{Options, Residual, Sag, registry};
+use spardl_core::{Algorithm, IndexCoding, ValueType};
+
+/// All configurations for `workers` workers, with their one-line descriptions as context for messages.
+pub fn all(workers: u32) -> Vec<Box<dyn Algorithm>> {
+    let mut all = Vec::new();
+    for entry in registry::METHODS {
+        for values in [ValueType::F32, ValueType::Bf16] {
+            for options in options_of(entry.name, workers) {
+                let mut options = options;
+                options.codec.values = values;
+                all.push(
+                    entry
+                        .build(&options)
+                        .expect("a listed configuration builds"),
+                );
+            }
+        }
+    }
+    all
+}
+
+/// The same configurations with raw indices, for cost bounds.
+pub fn all_raw(workers: u32) -> Vec<Box<dyn Algorithm>> {
+    let mut all = Vec::new();
+    for entry in registry::METHODS {
+        for mut options in options_of(entry.name, workers) {
+            options.codec.indices = IndexCoding::Raw;
+            all.push(
+                entry
+                    .build(&options)
+                    .expect("a listed configuration builds"),
+            );
+        }
+    }
+    all
+}
+
+fn options_of(name: &str, workers: u32) -> Vec<Options> {
+    if name != "spardl" {
+        return vec![Options::default()];
+    }
+    let mut all = Vec::new();
+    for teams in (1..=workers).filter(|teams| workers % teams == 0) {
+        for sag in [Sag::R, Sag::B] {
+            let pointless = teams == 1 && sag == Sag::B;
+            if pointless || (sag == Sag::R && !teams.is_power_of_two()) {
+                continue;
+            }
+            for (_, residual) in Residual::ALL {
+                all.push(Options {
+                    teams,
+                    sag,
+                    residual,
+                    ..Options::default()
+                });
+            }
+        }
+    }
+    all
+}

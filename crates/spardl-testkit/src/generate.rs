@@ -1,0 +1,60 @@
+//! Gradients for tests: integer-valued, so that sums in f32 are exact and laws are checked with `==`.
+
+/// A small deterministic generator (SplitMix64): the tests need no statistics, only variety.
+#[derive(Clone, Debug)]
+pub struct Numbers(u64);
+
+impl Numbers {
+    /// Numbers from this seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub const fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// The next number below `end`.
+    pub const fn below(&mut self, end: u64) -> u64 {
+        self.bits() % end
+    }
+}
+
+/// Integer-valued gradients of `workers` workers: many ties and zeros, a few large values.
+pub fn integers(seed: u64, workers: u32, len: usize) -> Vec<Vec<f32>> {
+    let mut numbers = Numbers::new(seed);
+    let mut value = || {
+        let magnitude = match numbers.below(10) {
+            0..3 => 0,
+            3..8 => numbers.below(8),
+            8 => numbers.below(100),
+            _ => numbers.below(2000),
+        } as f32;
+        if numbers.below(2) == 0 {
+            magnitude
+        } else {
+            -magnitude
+        }
+    };
+    (0..workers)
+        .map(|_| (0..len).map(|_| value()).collect())
+        .collect()
+}
+
+/// Gradients with fractions and a heavy tail: sums round, so the order of additions shows.
+pub fn fractions(seed: u64, workers: u32, len: usize) -> Vec<Vec<f32>> {
+    let mut numbers = Numbers::new(seed);
+    let mut value = || {
+        let unit = (numbers.below(1 << 24) as f32 + 1.0) / (1 << 24) as f32;
+        let sign = if numbers.below(2) == 0 { 1.0 } else { -1.0 };
+        sign * (1.0 / unit.sqrt() - 1.0)
+    };
+    (0..workers)
+        .map(|_| (0..len).map(|_| value()).collect())
+        .collect()
+}
