@@ -1,0 +1,419 @@
+//! Many buckets over one transport: every bucket's rounds are kept in flight until all are done.
+//!
+//! ```
+//! # use spardl_core::{Algorithm, ConfigError, Input, Layout};
+//! # use spardl_drive::{DriveError, Driver, run_workers};
+//! # fn train(algorithm: &dyn Algorithm) -> Result<(), Box<dyn std::error::Error>> {
+//! let sums = run_workers(4, |transport| {
+//!     let mut driver = Driver::for_layouts(transport, algorithm, &[Layout::flat(3)])?;
+//!     let gradient = [1.0, 2.0, 3.0];
+//!     driver.all_reduce(&[Input { gradient: &gradient, k: 1, step: 0 }])?;
+//!     Ok::<_, DriveError>(driver.updates().map(|update| update.nnz()).sum::<usize>())
+//! })?;
+//! # Ok(()) }
+//! ```
+
+use std::time::{Duration, Instant};
+
+use spardl_core::{
+    Algorithm, Collective, ConfigError, Inbox, Input, Layout, Outcome, Step, Update, World,
+};
+
+use crate::error::DriveError;
+use crate::report::{BucketReport, Counts, StepReport};
+use crate::transport::{BucketId, Deadline, Transport};
+
+/// How long a round may be in flight unless [`Driver::with_timeout`] says otherwise: long enough for a peer that writes a
+/// checkpoint, short enough to be noticed.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// What [`Driver::all_reduce`] does when a bucket is skipped because of NaN, an infinity or an overflow.
+///
+/// A bucket's outcome is the same on all workers, so each of these ends the same way everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnNonFinite {
+    /// The skipped bucket keeps the state it had and its update is empty; the others are committed.
+    #[default]
+    SkipBucket,
+    /// No bucket is committed and all updates are empty, as when a loss scaler skips the optimiser's step.
+    SkipStep,
+    /// No bucket is committed and the call fails with [`DriveError::NonFinite`].
+    Raise,
+}
+
+/// Owns the collectives of one worker and moves their rounds over its transport.
+///
+/// [`Driver::all_reduce`] does all of a step. Trainers that want to decide about the commit use [`Driver::step`], then
+/// [`Driver::commit`] or [`Driver::abort`]; those that start buckets while others are still being computed call
+/// [`Driver::begin`] for each and then [`Driver::finish`].
+///
+/// After an error of the transport or a peer, all buckets are as before the step and the transport has moved on, so that the
+/// next step starts clean (see [`transport`](crate::transport)).
+#[derive(Debug)]
+pub struct Driver<T> {
+    transport: T,
+    collectives: Vec<Collective>,
+    runs: Vec<Run>,
+    waited: Duration,
+    timeout: Duration,
+    on_non_finite: OnNonFinite,
+}
+
+/// Where a bucket is in the current step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    stage: Stage,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Stage {
+    #[default]
+    Idle,
+    InFlight {
+        since: Instant,
+    },
+    Done(Outcome),
+}
+
+impl Stage {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::InFlight { .. } => "in the middle of a step",
+            Self::Done(_) => "finished and neither committed nor aborted",
+        }
+    }
+}
+
+impl<T: Transport> Driver<T> {
+    /// A driver of these collectives; bucket `i` is `collectives[i]`, on all workers.
+    ///
+    /// # Errors
+    /// When a collective was made for another rank or world size than the transport's.
+    pub fn new(transport: T, collectives: Vec<Collective>) -> Result<Self, DriveError> {
+        let expected = transport.world();
+        for (bucket, collective) in buckets().zip(&collectives) {
+            let got = collective.world();
+            if got != expected {
+                return Err(DriveError::WorldMismatch {
+                    bucket,
+                    expected,
+                    got,
+                });
+            }
+        }
+        Ok(Self {
+            transport,
+            runs: vec![Run::default(); collectives.len()],
+            collectives,
+            waited: Duration::ZERO,
+            timeout: DEFAULT_TIMEOUT,
+            on_non_finite: OnNonFinite::default(),
+        })
+    }
+
+    /// A driver with one bucket per layout, all with the same method.
+    ///
+    /// # Errors
+    /// When the method refuses the world or a layout.
+    pub fn for_layouts(
+        transport: T,
+        algorithm: &dyn Algorithm,
+        layouts: &[Layout],
+    ) -> Result<Self, DriveError> {
+        let world = transport.world();
+        let collectives = buckets()
+            .zip(layouts)
+            .map(|(bucket, layout)| {
+                let collective = algorithm.collective(world, layout);
+                collective.map_err(|source| DriveError::Config { bucket, source })
+            })
+            .collect::<Result<_, _>>()?;
+        Self::new(transport, collectives)
+    }
+
+    /// Lets a step fail when a round is not complete `timeout` after it was submitted.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// What [`Driver::all_reduce`] does about NaN and infinities.
+    #[must_use]
+    pub const fn with_on_non_finite(mut self, policy: OnNonFinite) -> Self {
+        self.on_non_finite = policy;
+        self
+    }
+
+    /// One whole step: exchanges all buckets, then commits those with an update and drops the skipped ones, as
+    /// [`OnNonFinite`] says.
+    ///
+    /// # Errors
+    /// When the step failed; all buckets are as before it.
+    pub fn all_reduce(&mut self, inputs: &[Input<'_>]) -> Result<StepReport, DriveError> {
+        let report = self.step(inputs)?;
+        match (report.first_skipped(), self.on_non_finite) {
+            (None, _) | (Some(_), OnNonFinite::SkipBucket) => self.commit()?,
+            (Some(_), OnNonFinite::SkipStep) => self.abort(),
+            (Some((bucket, outcome)), OnNonFinite::Raise) => {
+                self.abort();
+                if let Outcome::Skipped(reason) = outcome {
+                    return Err(DriveError::NonFinite { bucket, reason });
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Exchanges all buckets without committing: the updates can be read, then call [`Driver::commit`] or
+    /// [`Driver::abort`].
+    ///
+    /// # Errors
+    /// When the step failed; all buckets are as before it.
+    pub fn step(&mut self, inputs: &[Input<'_>]) -> Result<StepReport, DriveError> {
+        if inputs.len() != self.collectives.len() {
+            return Err(DriveError::InputCount {
+                expected: self.collectives.len(),
+                got: inputs.len(),
+            });
+        }
+        for (bucket, input) in buckets().zip(inputs) {
+            self.begin(bucket, *input)?;
+        }
+        self.finish()
+    }
+
+    /// Starts the step of one bucket and moves on those that are in flight, without waiting.
+    ///
+    /// # Errors
+    /// When the bucket's last step was neither committed nor aborted (nothing changes), or when the step failed (all buckets
+    /// are as before it).
+    ///
+    /// # Panics
+    /// When there is no such bucket.
+    pub fn begin(&mut self, bucket: BucketId, input: Input<'_>) -> Result<(), DriveError> {
+        let stage = self.runs[bucket.index()].stage;
+        if !matches!(stage, Stage::Idle) {
+            return Err(out_of_turn(bucket, "begin", stage));
+        }
+        let started = self.start(bucket, input).and_then(|()| self.progress());
+        self.give_up_on_error(started)
+    }
+
+    /// Waits until all buckets are done.
+    ///
+    /// # Errors
+    /// When a bucket was not begun (nothing changes), or when the step failed (all buckets are as before it).
+    pub fn finish(&mut self) -> Result<StepReport, DriveError> {
+        for (bucket, run) in buckets().zip(&self.runs) {
+            if matches!(run.stage, Stage::Idle) {
+                return Err(out_of_turn(bucket, "finish", run.stage));
+            }
+        }
+        let finished = self.wait_for_all();
+        self.give_up_on_error(finished)?;
+        Ok(self.report())
+    }
+
+    /// Commits the buckets that have an update; skipped ones keep the state they had.
+    ///
+    /// # Errors
+    /// When the step is not finished; nothing changes.
+    pub fn commit(&mut self) -> Result<(), DriveError> {
+        for (bucket, run) in buckets().zip(&self.runs) {
+            if !matches!(run.stage, Stage::Done(_)) {
+                return Err(out_of_turn(bucket, "commit", run.stage));
+            }
+        }
+        for ((bucket, run), collective) in buckets().zip(&mut self.runs).zip(&mut self.collectives)
+        {
+            match run.stage {
+                Stage::Done(Outcome::Updated) => collective
+                    .commit()
+                    .map_err(|source| DriveError::Config { bucket, source })?,
+                _ => collective.abort(),
+            }
+            run.stage = Stage::Idle;
+        }
+        Ok(())
+    }
+
+    /// Drops the current step at any point: all buckets are as before it. The peers of an unfinished step fail in it.
+    pub fn abort(&mut self) {
+        let unfinished = |run: &Run| matches!(run.stage, Stage::InFlight { .. });
+        if self.runs.iter().any(unfinished) {
+            self.transport.abandon();
+        }
+        self.reset();
+    }
+
+    /// The update of a bucket, after its step is finished and until the next one; empty when it was skipped or aborted.
+    ///
+    /// # Panics
+    /// When there is no such bucket.
+    pub fn update(&self, bucket: BucketId) -> Update<'_> {
+        self.collectives[bucket.index()].update()
+    }
+
+    /// The updates of all buckets.
+    pub fn updates(&self) -> impl Iterator<Item = Update<'_>> {
+        self.collectives.iter().map(Collective::update)
+    }
+
+    /// The collective of a bucket.
+    ///
+    /// # Panics
+    /// When there is no such bucket.
+    pub fn collective(&self, bucket: BucketId) -> &Collective {
+        &self.collectives[bucket.index()]
+    }
+
+    /// The collectives of all buckets.
+    pub fn collectives(&self) -> &[Collective] {
+        &self.collectives
+    }
+
+    /// The collectives of all buckets, e.g. to restore their state between steps.
+    pub fn collectives_mut(&mut self) -> &mut [Collective] {
+        &mut self.collectives
+    }
+
+    /// This worker and the size of its world.
+    pub fn world(&self) -> World {
+        self.transport.world()
+    }
+
+    /// The transport and the collectives, with the current step aborted.
+    pub fn into_parts(mut self) -> (T, Vec<Collective>) {
+        self.abort();
+        (self.transport, self.collectives)
+    }
+
+    fn start(&mut self, bucket: BucketId, input: Input<'_>) -> Result<(), DriveError> {
+        if self.runs.iter().all(|run| matches!(run.stage, Stage::Idle)) {
+            self.waited = Duration::ZERO;
+        }
+        self.runs[bucket.index()].counts = Counts::default();
+        let started = Instant::now();
+        let step = self.collectives[bucket.index()].begin(input);
+        self.runs[bucket.index()].counts.select = started.elapsed();
+        self.follow(
+            bucket,
+            step.map_err(|source| DriveError::Config { bucket, source })?,
+        )
+    }
+
+    /// Does what a collective asks for.
+    fn follow(&mut self, bucket: BucketId, step: Step) -> Result<(), DriveError> {
+        let run = &mut self.runs[bucket.index()];
+        match step {
+            Step::Done(outcome) => {
+                run.counts.tally = self.collectives[bucket.index()].tally();
+                run.stage = Stage::Done(outcome);
+            }
+            Step::Exchange(round) => {
+                run.counts.rounds += 1;
+                run.counts.messages += round.sends.len() as u64;
+                let sizes = round
+                    .sends
+                    .iter()
+                    .map(|send| send.payload.wire_len() as u64);
+                run.counts.bytes_sent += sizes.sum::<u64>();
+                run.stage = Stage::InFlight {
+                    since: Instant::now(),
+                };
+                self.transport.submit(bucket, round)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, bucket: BucketId, inbox: Inbox<'_>) -> Result<(), DriveError> {
+        let run = &mut self.runs[bucket.index()];
+        let arrived = Instant::now();
+        if let Stage::InFlight { since } = run.stage {
+            run.counts.exchange += arrived - since;
+        }
+        let sizes = inbox.messages().map(|message| message.len() as u64);
+        run.counts.bytes_received += sizes.sum::<u64>();
+        let step = self.collectives[bucket.index()].resume(inbox);
+        run.counts.merge += arrived.elapsed();
+        let step = step.map_err(|source| DriveError::Protocol {
+            world: self.transport.world(),
+            bucket,
+            source,
+        })?;
+        self.follow(bucket, step)
+    }
+
+    fn progress(&mut self) -> Result<(), DriveError> {
+        while let Some((bucket, inbox)) = self.transport.poll()? {
+            self.resume(bucket, inbox)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_all(&mut self) -> Result<(), DriveError> {
+        while let Some(oldest) = self.oldest_in_flight() {
+            let started = Instant::now();
+            let complete = self
+                .transport
+                .wait_any(Deadline::starting(oldest, self.timeout));
+            self.waited += started.elapsed();
+            if let Some((bucket, inbox)) = complete? {
+                self.resume(bucket, inbox)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn oldest_in_flight(&self) -> Option<Instant> {
+        let since = self.runs.iter().filter_map(|run| match run.stage {
+            Stage::InFlight { since } => Some(since),
+            Stage::Idle | Stage::Done(_) => None,
+        });
+        since.min()
+    }
+
+    fn report(&self) -> StepReport {
+        let buckets = self.runs.iter().filter_map(|run| match run.stage {
+            Stage::Done(outcome) => Some(BucketReport {
+                outcome,
+                counts: run.counts,
+            }),
+            Stage::Idle | Stage::InFlight { .. } => None,
+        });
+        StepReport {
+            buckets: buckets.collect(),
+            waited: self.waited,
+        }
+    }
+
+    fn give_up_on_error<R>(&mut self, result: Result<R, DriveError>) -> Result<R, DriveError> {
+        if result.is_err() {
+            // Also when nothing is in flight here: peers may already wait for this worker.
+            self.transport.abandon();
+            self.reset();
+        }
+        result
+    }
+
+    fn reset(&mut self) {
+        self.collectives.iter_mut().for_each(Collective::abort);
+        for run in &mut self.runs {
+            run.stage = Stage::Idle;
+        }
+    }
+}
+
+fn buckets() -> impl Iterator<Item = BucketId> {
+    (0..).map(BucketId::new)
+}
+
+fn out_of_turn(bucket: BucketId, call: &'static str, stage: Stage) -> DriveError {
+    let state = stage.name();
+    let source = ConfigError::OutOfTurn { call, state };
+    DriveError::Config { bucket, source }
+}

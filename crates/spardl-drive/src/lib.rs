@@ -1,0 +1,35 @@
+//! The border between the sans-IO machines of `spardl-core` and the world.
+//!
+//! A [`Transport`] moves one round and never knows why. A [`Driver`] owns the collectives of many buckets, keeps all of
+//! them in flight over one transport and reports what each cost. [`threads()`] is the transport inside one process;
+//! [`run_workers`] runs one closure per worker on it. Every wait has a deadline, and its error names who waits for whom.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`transport`] | the trait, deadlines, errors, and how stale messages are told apart |
+//! | [`matching`] | the table that turns messages in any order into complete rounds |
+//! | [`threads`](mod@threads) | workers as threads of one process |
+//! | [`driver`] | many buckets over one transport |
+//! | [`error`] | why a step failed, by who must act |
+//! | [`report`] | what a step cost, and who waits for whom when one hangs |
+//! | [`workers`] | one closure per worker |
+//! | [`conformance`] | what every transport must do, as tests |
+
+#![forbid(unsafe_code)]
+
+pub mod conformance;
+pub mod driver;
+pub mod error;
+pub mod matching;
+pub mod report;
+pub mod threads;
+pub mod transport;
+pub mod workers;
+
+pub use driver::{Driver, OnNonFinite};
+pub use error::DriveError;
+pub use matching::RoundTable;
+pub use report::{BucketReport, Counts, StepReport, WaitingOn};
+pub use threads::{ThreadsEndpoint, ThreadsTransport, threads};
+pub use transport::{BucketId, Connect, Deadline, Transport, TransportError};
+pub use workers::{WorkerPanic, WorkersError, run_on, run_workers};

@@ -1,0 +1,124 @@
+//! What a step cost, and who waits for whom when one hangs.
+
+use std::fmt;
+use std::ops::AddAssign;
+use std::time::{Duration, Instant};
+
+use spardl_core::{Outcome, Rank, Tally};
+
+use crate::transport::BucketId;
+
+/// One line of a hang report: a round in flight and the peers whose messages are missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingOn {
+    /// The bucket.
+    pub bucket: BucketId,
+    /// The round of the step.
+    pub round: u32,
+    /// The peers whose messages are missing, in the order of the plan.
+    pub peers: Vec<Rank>,
+    /// When the round was submitted.
+    pub since: Instant,
+}
+
+impl fmt::Display for WaitingOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            bucket,
+            round,
+            peers,
+            since,
+        } = self;
+        let waited = since.elapsed();
+        write!(
+            f,
+            "round {round} of bucket {bucket} waits for {} since {waited:.1?}",
+            ranks(peers)
+        )
+    }
+}
+
+/// `rank 3`, or `ranks 1, 2, 3`.
+pub(crate) fn ranks(peers: &[Rank]) -> String {
+    let list: Vec<String> = peers.iter().map(Rank::to_string).collect();
+    let noun = if list.len() == 1 { "rank" } else { "ranks" };
+    format!("{noun} {}", list.join(", "))
+}
+
+/// What one worker did in a step, of one bucket or summed over buckets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Rounds.
+    pub rounds: u32,
+    /// Messages sent.
+    pub messages: u64,
+    /// Bytes sent, headers included.
+    pub bytes_sent: u64,
+    /// Bytes received, headers included.
+    pub bytes_received: u64,
+    /// What the method counted.
+    pub tally: Tally,
+    /// Time in `begin`: the pass over the gradient and the selection.
+    pub select: Duration,
+    /// Time in `resume`: decoding, adding, encoding.
+    pub merge: Duration,
+    /// Time the bucket had a round in flight. Buckets overlap, so the sum may exceed the time of the step.
+    pub exchange: Duration,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.rounds += other.rounds;
+        self.messages += other.messages;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.tally.rescans += other.tally.rescans;
+        self.tally.entries_sent += other.tally.entries_sent;
+        self.tally.selected += other.tally.selected;
+        self.select += other.select;
+        self.merge += other.merge;
+        self.exchange += other.exchange;
+    }
+}
+
+/// How a step of one bucket went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketReport {
+    /// How it ended, the same on all workers.
+    pub outcome: Outcome,
+    /// What it cost this worker.
+    pub counts: Counts,
+}
+
+/// How a step of all buckets went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepReport {
+    /// One report per bucket.
+    pub buckets: Vec<BucketReport>,
+    /// Time this worker did nothing but wait for messages.
+    pub waited: Duration,
+}
+
+impl StepReport {
+    /// The sum over buckets.
+    pub fn total(&self) -> Counts {
+        let mut total = Counts::default();
+        for bucket in &self.buckets {
+            total += bucket.counts;
+        }
+        total
+    }
+
+    /// Has every bucket an update?
+    pub fn all_updated(&self) -> bool {
+        self.first_skipped().is_none()
+    }
+
+    /// The first bucket that was skipped, with its outcome.
+    pub fn first_skipped(&self) -> Option<(BucketId, Outcome)> {
+        (0..)
+            .map(BucketId::new)
+            .zip(self.buckets.iter().map(|bucket| bucket.outcome))
+            .find(|(_, outcome)| *outcome != Outcome::Updated)
+    }
+}
