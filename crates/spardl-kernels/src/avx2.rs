@@ -156,11 +156,9 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Candidates)
                 let bits = _mm256_and_si256(_mm256_castps_si256(values[j]), magnitude);
                 masks[j] = _mm256_cmpgt_epi32(bits, below);
             }
-            if any(&masks) {
-                for j in 0..GROUP / WIDTH {
-                    // SAFETY: the sink was made for every element of the chunk, and each is offered once.
-                    unsafe { push(&mut sink, start + (j * WIDTH) as u32, masks[j], values[j]) };
-                }
+            for j in 0..GROUP / WIDTH {
+                // SAFETY: the sink was made for every element of the chunk, and each is offered once.
+                unsafe { push(&mut sink, start + (j * WIDTH) as u32, masks[j], values[j]) };
             }
             start = start.wrapping_add(GROUP as u32);
         }

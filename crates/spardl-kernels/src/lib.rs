@@ -12,6 +12,9 @@
 //! - **Zeros and subnormals are ordinary.** `-0.0` counts as zero; subnormals are neither flushed nor skipped. Magnitudes are
 //!   compared as integers (`bits & 0x7fff_ffff`), which orders them like the numbers and puts infinities and NaN on top: the
 //!   same comparison finds candidates and non-finite values.
+//!
+//! `cargo run --release -p spardl-kernels --example pass` times everything against the plain loop `a[i] += b[i]`; the figures,
+//! and why the pass looks as it does, are at the top of `avx512.rs`.
 
 mod candidates;
 mod level;
