@@ -3,7 +3,7 @@
 //! # The pass, and why it looks like this
 //!
 //! Time of `accumulate` as a multiple of the plain loop `a[i] += b[i]` (compiled for the baseline); n = 14,728,266, one thread,
-//! 2 MiB of L2, medians of 31 (`examples/pass.rs`). The quietest of 13 runs, with a plain loop of 8.6 ms:
+//! 2 MiB of L2, medians of 31 (`examples/pass.rs`). One of the two quietest of 13 runs, with a plain loop of 8.6 ms:
 //!
 //! | candidates | none | 0.1 % | 1 % | 1.5 % | 3 % |
 //! | --- | --- | --- | --- | --- | --- |
@@ -12,7 +12,7 @@
 //! | AVX2, one call | 1.06 | 1.00 | 1.05 | 1.09 | 1.12 |
 //! | portable, one call | 1.77 | 1.77 | 1.99 | 2.18 | 2.67 |
 //!
-//! In the other runs the machine was busier (plain loop up to 16 ms), and the AVX-512 figures at 1 and 1.5 % lay between 0.87
+//! In most other runs the machine was busier (plain loop up to 16 ms); the AVX-512 figures at 1 and 1.5 % lay between 0.87
 //! and 1.19. `add_assign` at this level took 0.83 of the plain loop: against the fastest loop in place the pass takes about 1.25.
 //!
 //! What was tried, at 1 to 1.5 %; differences below 0.1 are noise, and the reasons given are guesses that fit:
