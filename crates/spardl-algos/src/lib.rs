@@ -9,6 +9,7 @@
 mod dense;
 mod dense_rabenseifner;
 mod dense_ring;
+mod list_gather;
 mod options;
 pub mod registry;
 mod spardl;

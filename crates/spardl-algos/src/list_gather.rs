@@ -1,0 +1,156 @@
+//! The common course of the methods that gather lists: every worker selects, everybody gathers all lists and adds them in rank
+//! order.
+//!
+//! The methods differ in how a worker selects ([`Select`]) and in what of the sum becomes the update ([`Deliver`]).
+
+use std::fmt;
+
+use spardl_core::phase::AllGather;
+use spardl_core::{
+    Codec, Cost, Entries, Feedback, HEADER_LEN, Input, Machine, Partition, ProtocolError, Received,
+    Selector, SparseVec, Tally, Turn, Update, ValueType, World, list, schedule,
+};
+
+/// How a worker chooses the entries of its list.
+pub(crate) trait Select: fmt::Debug + Send {
+    /// The most entries that a list can have when the update should have `k` of `len`.
+    fn most(&self, k: usize, len: u32) -> usize;
+
+    /// Accumulates the gradient and takes the entries out of block 0 of the selector, which is the whole bucket.
+    fn select(
+        &mut self,
+        selector: &mut Selector,
+        feedback: &mut Feedback,
+        input: Input<'_>,
+        values: ValueType,
+    ) -> Entries;
+}
+
+/// What of the sum of all lists becomes the update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deliver {
+    /// All of it.
+    Whole,
+    /// Its `k` largest entries; what did not become final returns to its owner (rule I).
+    Top,
+}
+
+/// What a step costs when lists have at most `most` entries.
+pub(crate) fn cost(codec: Codec, workers: u32, len: u32, most: usize) -> Cost {
+    let rounds = schedule::ceil_log2(workers as usize);
+    let lens = vec![codec.list_bound(len, most); workers as usize];
+    Cost {
+        rounds: rounds..=rounds,
+        messages: u64::from(rounds),
+        bytes_max: AllGather::body_bytes(0, &lens) + u64::from(rounds) * HEADER_LEN as u64,
+    }
+}
+
+/// One worker's side.
+#[derive(Debug)]
+pub(crate) struct Worker<S> {
+    world: World,
+    codec: Codec,
+    deliver: Deliver,
+    select: S,
+    selector: Selector,
+    k: usize,
+    most: usize,
+    gather: Option<AllGather>,
+    entries_sent: u64,
+    update: SparseVec,
+}
+
+impl<S: Select> Worker<S> {
+    pub(crate) fn new(world: World, len: u32, codec: Codec, deliver: Deliver, select: S) -> Self {
+        Self {
+            world,
+            codec,
+            deliver,
+            select,
+            selector: Selector::new(Partition::even(len, 1)),
+            k: 0,
+            most: 0,
+            gather: None,
+            entries_sent: 0,
+            update: SparseVec::new(len),
+        }
+    }
+
+    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+        let gather = self.gather.as_ref().expect("a step is under way");
+        match gather.round() {
+            Some(round) => Ok(Turn::Exchange(round)),
+            None => self.finish(feedback),
+        }
+    }
+
+    fn finish(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+        let gather = self.gather.take().expect("a step is under way");
+        let (items, len) = (gather.into_items(), self.selector.partition().len());
+        let mut lists = vec![Entries::default(); self.world.size() as usize];
+        for (from, list) in lists.iter_mut().enumerate() {
+            items.read(from, |reader| {
+                self.codec.decode_entries(reader, 0, len, self.most, list)
+            })?;
+        }
+        let sum = list::sum_all(&lists, len);
+        let work = feedback.work_mut();
+        match self.deliver {
+            Deliver::Whole => {
+                self.update = list::into_update(sum, len);
+                self.selector.settle_all(0, work);
+            }
+            Deliver::Top => {
+                // Everybody computed this sum from the same lists, so it needs no rounding.
+                let (kept, _) = list::split_top(&sum, self.k, ValueType::F32);
+                self.update = list::into_update(kept, len);
+                self.selector.settle_final(0, work, self.update.indices());
+            }
+        }
+        Ok(Turn::Done)
+    }
+}
+
+impl<S: Select> Machine for Worker<S> {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+        let len = self.selector.partition().len();
+        self.k = input.k.min(len as usize);
+        self.most = self.select.most(self.k, len);
+        let input = Input { k: self.k, ..input };
+        let values = self.codec.values;
+        let own = self
+            .select
+            .select(&mut self.selector, feedback, input, values);
+        let mut item = Vec::new();
+        self.codec.encode_entries(0, len, &own, &mut item);
+        let size = self.world.size() as usize;
+        // Every list travels P - 1 times in all; a worker's share is the same.
+        self.entries_sent = (own.len() * (size - 1)) as u64;
+        let bounds = vec![self.codec.list_bound(len, self.most); size];
+        self.gather = Some(AllGather::new(self.world.everyone(), item, bounds));
+        self.turn(feedback).expect("the own list is well formed")
+    }
+
+    fn resume(
+        &mut self,
+        feedback: &mut Feedback,
+        received: Received<'_>,
+    ) -> Result<Turn, ProtocolError> {
+        let gather = self.gather.as_mut().expect("a step is under way");
+        gather.absorb(received)?;
+        self.turn(feedback)
+    }
+
+    fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
+        Update::Sparse(&self.update)
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            rescans: self.selector.rescans(),
+            entries_sent: self.entries_sent,
+            selected: self.selector.selected(),
+        }
+    }
+}
