@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use spardl_kernels::{Candidates as Entries, Level};
+use spardl_kernels::{Entries, Level};
 
 use crate::error::ConfigError;
 

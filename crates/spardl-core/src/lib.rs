@@ -47,7 +47,7 @@ pub use feedback::Feedback;
 pub use header::HEADER_LEN;
 pub use partition::Partition;
 pub use select::Selector;
-pub use spardl_kernels::Candidates as Entries;
+pub use spardl_kernels::Entries;
 pub use sparse::SparseVec;
 pub use state::{MethodState, State};
 pub use world::{Group, Rank, World};

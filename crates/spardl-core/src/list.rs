@@ -1,6 +1,6 @@
 //! Arithmetic on ascending lists of entries: sums and splits.
 
-use spardl_kernels::Candidates as Entries;
+use spardl_kernels::Entries;
 
 use crate::codec::ValueType;
 use crate::sparse::SparseVec;

@@ -12,7 +12,7 @@
 //!
 //! Ties go to the lower index; zeros are never selected.
 
-use spardl_kernels::{Candidates as Entries, Level};
+use spardl_kernels::{Entries, Level};
 
 use crate::codec::ValueType;
 use crate::feedback::Feedback;
@@ -22,7 +22,7 @@ use crate::partition::Partition;
 /// What is known of a block in this step.
 #[derive(Clone, Debug, Default)]
 struct Overlay {
-    /// Candidates and touched entries with their current values, ascending.
+    /// Entries and touched entries with their current values, ascending.
     entries: Entries,
     /// Every entry of `work` with at least this magnitude is in `entries` (0: every non-zero).
     floor: f32,

@@ -111,14 +111,16 @@ impl World {
     }
 
     fn team_size(self, teams: u32) -> Result<u32, ConfigError> {
-        if teams != 0 && self.size % teams == 0 {
+        if teams != 0 && self.size.is_multiple_of(teams) {
             return Ok(self.size / teams);
         }
-        let divides = |d: &u32| self.size % d == 0;
+        let divides = |d: &u32| self.size.is_multiple_of(*d);
         Err(ConfigError::TeamsDoNotDivide {
             teams,
             workers: self.size,
-            below: (1..teams.clamp(1, self.size)).rev().find(divides),
+            below: (1..=self.size.min(teams.saturating_sub(1)))
+                .rev()
+                .find(divides),
             above: (teams.saturating_add(1)..=self.size).find(divides),
         })
     }

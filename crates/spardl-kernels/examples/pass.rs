@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use spardl_kernels::{
-    Candidates, Level, accumulate, add_assign, all_finite, copy, extract, from_bf16, gather,
-    scatter, sum, sum_of_squares, to_bf16,
+    Entries, Level, accumulate, add_assign, all_finite, copy, extract, from_bf16, gather, scatter,
+    sum, sum_of_squares, to_bf16,
 };
 
 /// Shares of candidates to time; zero is the threshold of infinity, which extracts nothing.
@@ -52,7 +52,7 @@ struct Arrays {
     narrow: Vec<u16>,
     selected: Vec<u32>,
     values: Vec<f32>,
-    out: Candidates,
+    out: Entries,
 }
 
 impl Arrays {
@@ -60,7 +60,7 @@ impl Arrays {
         let residual = heavy_tailed(n, 1);
         let gradient = heavy_tailed(n, 2);
         let mut work = vec![0.0; n];
-        let mut out = Candidates::new();
+        let mut out = Entries::new();
         let threshold = threshold(sums(&residual, &gradient), 0.01);
         accumulate(
             Level::best(),

@@ -5,7 +5,7 @@
 use std::arch::x86_64::*;
 
 use crate::x86::{STREAM_FROM, Sink, prefetch};
-use crate::{Candidates, INFINITE, MAGNITUDE, UNREACHABLE, portable, x86};
+use crate::{Entries, INFINITE, MAGNITUDE, UNREACHABLE, portable, x86};
 
 /// Elements of one register.
 const WIDTH: usize = 8;
@@ -21,7 +21,7 @@ pub(crate) fn accumulate(
     work: &mut [f32],
     base: u32,
     limit: u32,
-    out: &mut Candidates,
+    out: &mut Entries,
 ) -> bool {
     match (work.len() >= STREAM_FROM, limit < UNREACHABLE) {
         (false, false) => pass::<true, false, false>(residual, gradient, work, base, limit, out),
@@ -33,7 +33,7 @@ pub(crate) fn accumulate(
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn copy(gradient: &[f32], work: &mut [f32]) -> bool {
-    let out = &mut Candidates::new();
+    let out = &mut Entries::new();
     if work.len() >= STREAM_FROM {
         pass::<false, true, false>(gradient, gradient, work, 0, UNREACHABLE, out)
     } else {
@@ -49,9 +49,9 @@ fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
     work: &mut [f32],
     base: u32,
     limit: u32,
-    out: &mut Candidates,
+    out: &mut Entries,
 ) -> bool {
-    let edge = |r: &[f32], g: &[f32], w: &mut [f32], base: u32, out: &mut Candidates| {
+    let edge = |r: &[f32], g: &[f32], w: &mut [f32], base: u32, out: &mut Entries| {
         if ADD {
             portable::accumulate(r, g, w, base, limit, out)
         } else {
@@ -139,7 +139,7 @@ fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Candidates) {
+pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     let (groups, tail) = work.as_chunks::<GROUP>();
     let magnitude = _mm256_set1_epi32(MAGNITUDE as i32);
     let below = _mm256_set1_epi32((limit - 1) as i32);

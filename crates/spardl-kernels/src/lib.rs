@@ -16,7 +16,7 @@
 //! `cargo run --release -p spardl-kernels --example pass` times everything against the plain loop `a[i] += b[i]`; the figures,
 //! and why the pass looks as it does, are at the top of `avx512.rs`.
 
-mod candidates;
+mod entries;
 mod level;
 mod portable;
 
@@ -27,7 +27,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use candidates::Candidates;
+pub use entries::Entries;
 pub use level::Level;
 
 /// All bits of an f32 but the sign.
@@ -72,10 +72,10 @@ macro_rules! dispatch {
 /// # Example
 ///
 /// ```
-/// use spardl_kernels::{accumulate, Candidates, Level};
+/// use spardl_kernels::{accumulate, Entries, Level};
 ///
 /// let mut work = [0.0; 4];
-/// let mut out = Candidates::new();
+/// let mut out = Entries::new();
 /// let finite =
 ///     accumulate(Level::best(), &[1.0, -4.0, 0.0, 2.0], &[1.0, -1.0, 0.5, 1.0], &mut work, 100, 3.0, &mut out);
 /// assert!(finite);
@@ -90,7 +90,7 @@ pub fn accumulate(
     work: &mut [f32],
     base: u32,
     threshold: f32,
-    out: &mut Candidates,
+    out: &mut Entries,
 ) -> bool {
     assert_eq!(
         residual.len(),
@@ -133,7 +133,7 @@ pub fn copy(level: Level, gradient: &[f32], work: &mut [f32]) -> bool {
 /// # Panics
 ///
 /// If `base + i` does not fit a `u32`.
-pub fn extract(level: Level, work: &[f32], base: u32, threshold: f32, out: &mut Candidates) {
+pub fn extract(level: Level, work: &[f32], base: u32, threshold: f32, out: &mut Entries) {
     check_range(base, work.len());
     let limit = limit(threshold);
     if limit < UNREACHABLE {

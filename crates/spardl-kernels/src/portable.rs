@@ -4,7 +4,7 @@
 //! source for a wider instruction set. That cannot change a bit: Rust never fuses or reorders floating-point operations, and the
 //! sums spell out their lanes.
 
-use crate::{Candidates, INFINITE, LANES, MAGNITUDE, UNREACHABLE};
+use crate::{Entries, INFINITE, LANES, MAGNITUDE, UNREACHABLE};
 
 /// Elements per branch on "is there a candidate here". Small enough that the scalar scan of a group with a hit stays cheap.
 const GROUP: usize = 32;
@@ -21,7 +21,7 @@ pub(crate) fn accumulate(
     work: &mut [f32],
     base: u32,
     limit: u32,
-    out: &mut Candidates,
+    out: &mut Entries,
 ) -> bool {
     let mut overflow = 0;
     let groups = residual
@@ -52,7 +52,7 @@ pub(crate) fn copy(gradient: &[f32], work: &mut [f32]) -> bool {
     overflow & TOP == 0
 }
 
-pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Candidates) {
+pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     for (group, w) in work.chunks(GROUP).enumerate() {
         if any_reaches(w, limit) {
             scan(w, base + (group * GROUP) as u32, limit, out);
@@ -60,7 +60,7 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Candidates)
     }
 }
 
-fn scan(work: &[f32], base: u32, limit: u32, out: &mut Candidates) {
+fn scan(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     for (offset, &value) in work.iter().enumerate() {
         if value.to_bits() & MAGNITUDE >= limit {
             out.push(base + offset as u32, value);

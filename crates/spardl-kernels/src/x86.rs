@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
 
-use crate::Candidates;
+use crate::Entries;
 use crate::portable::check_indices;
 
 /// From this many elements of `work` on, a pass stores past the cache (non-temporal).
@@ -34,7 +34,7 @@ pub(crate) fn prefetch<const N: usize>(group: &[f32; N]) {
 
 /// Writes candidates into the spare capacity of a list, a whole register at a time.
 pub(crate) struct Sink<'a> {
-    out: &'a mut Candidates,
+    out: &'a mut Entries,
     indices: *mut u32,
     values: *mut f32,
     len: usize,
@@ -46,7 +46,7 @@ impl<'a> Sink<'a> {
 
     /// A sink for at most `most` more entries.
     #[inline(always)]
-    pub(crate) fn new(out: &'a mut Candidates, most: usize) -> Self {
+    pub(crate) fn new(out: &'a mut Entries, most: usize) -> Self {
         assert_eq!(
             out.indices.len(),
             out.values.len(),

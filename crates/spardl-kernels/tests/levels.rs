@@ -60,28 +60,28 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-fn same_candidates(a: &Candidates, b: &Candidates) -> bool {
+fn same_candidates(a: &Entries, b: &Entries) -> bool {
     a.indices == b.indices && bits(&a.values) == bits(&b.values)
 }
 
 /// What `extract` is to find, in one line.
-fn naive_candidates(work: &[f32], base: u32, threshold: f32) -> Candidates {
+fn naive_candidates(work: &[f32], base: u32, threshold: f32) -> Entries {
     let (indices, values) = (base..)
         .zip(work.iter().copied())
         .filter(|(_, w)| threshold.is_finite() && *w != 0.0 && (w.is_nan() || w.abs() >= threshold))
         .unzip();
-    Candidates { indices, values }
+    Entries { indices, values }
 }
 
 /// Some entries from an earlier pass, which must survive.
-fn earlier() -> Candidates {
-    Candidates {
+fn earlier() -> Entries {
+    Entries {
         indices: vec![7, 9],
         values: vec![1.0, -2.0],
     }
 }
 
-fn with_earlier(found: Candidates) -> Candidates {
+fn with_earlier(found: Entries) -> Entries {
     let mut all = earlier();
     all.indices.extend(found.indices);
     all.values.extend(found.values);
@@ -282,7 +282,7 @@ fn large_slices_take_the_streaming_path_and_give_the_same_bits() {
         for level in Level::available() {
             for offset in [0, 1, 15] {
                 let mut work = vec![0.0; len + offset];
-                let mut out = Candidates::new();
+                let mut out = Entries::new();
                 assert!(accumulate(
                     level,
                     &residual,
@@ -308,7 +308,7 @@ fn one_bad_value_anywhere_in_a_large_slice_is_seen() {
         let mut gradient = vec![0.25; len];
         gradient[place] = f32::NEG_INFINITY;
         for level in Level::available() {
-            let mut out = Candidates::new();
+            let mut out = Entries::new();
             assert!(!accumulate(
                 level, &residual, &gradient, &mut work, 0, 1.0, &mut out
             ));
@@ -334,7 +334,7 @@ fn memory_for_candidates_follows_their_number_not_the_length() {
     let (residual, gradient) = (vec![0.0; len], noise(len, 4));
     for level in Level::available() {
         let mut work = vec![0.0; len];
-        let mut out = Candidates::new();
+        let mut out = Entries::new();
         accumulate(level, &residual, &gradient, &mut work, 0, 0.99, &mut out);
         assert!(
             out.indices.capacity() < 2 * out.len() + 20_000,
@@ -348,7 +348,7 @@ fn memory_for_candidates_follows_their_number_not_the_length() {
 fn indices_reach_the_end_of_u32() {
     let work = vec![1.0; 1000];
     for level in Level::available() {
-        let mut out = Candidates::new();
+        let mut out = Entries::new();
         extract(level, &work, u32::MAX - 999, 0.5, &mut out);
         assert_eq!(out.indices.last(), Some(&u32::MAX), "{}", level.name());
     }
@@ -391,7 +391,7 @@ fn bad_arguments_panic_at_every_level() {
                 &mut [0.0; 5],
                 0,
                 1.0,
-                &mut Candidates::new(),
+                &mut Entries::new(),
             );
         }));
         assert!(panics(|level| extract(
@@ -399,7 +399,7 @@ fn bad_arguments_panic_at_every_level() {
             &[1.0; 4],
             u32::MAX - 2,
             1.0,
-            &mut Candidates::new()
+            &mut Entries::new()
         )));
     }
 }

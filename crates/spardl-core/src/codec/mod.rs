@@ -48,7 +48,7 @@ mod values;
 pub use reader::Reader;
 pub use values::{ValueType, add_values, decode_values, encode_values};
 
-use spardl_kernels::Candidates as Entries;
+use spardl_kernels::Entries;
 
 use crate::error::DecodeError;
 

@@ -4,6 +4,7 @@
 //! Rounds: 2 ceil(log2 m). Elements sent per worker: 2 n (m - 1) / m.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use crate::codec::{Reader, ValueType, add_values, decode_values, encode_values};
 use crate::collective::{Payload, Received, Round};
@@ -166,6 +167,21 @@ impl AllReduce {
                 .send(self.group.rank(to), payload)
                 .expect(self.group.rank(from), bound),
         )
+    }
+
+    /// The ranges of the array whose values the coming round takes from this worker for good: partial sums that it sends on,
+    /// and its own block once that is complete. Values are rounded there and nowhere else, once per element and worker, so a
+    /// caller that rounds these ranges first and keeps the errors loses nothing. (Alone in the world there are no rounds.)
+    pub fn leaving(&self) -> Vec<Range<usize>> {
+        let (position, size) = (self.group.position(), self.group.size());
+        match self.hops.get(self.done) {
+            Some(Hop::Scatter(hop)) => hop
+                .sent(position, size)
+                .map(|block| self.blocks.range(block))
+                .collect(),
+            Some(Hop::Gather(hop)) if hop.gap == 1 => vec![self.blocks.range(position)],
+            _ => Vec::new(),
+        }
     }
 
     /// Takes the blocks of the current round.

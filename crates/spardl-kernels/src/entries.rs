@@ -4,14 +4,14 @@
 ///
 /// The two vectors have the same length. Passes append, so that one list can collect several blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Candidates {
+pub struct Entries {
     /// Indices, ascending within one pass.
     pub indices: Vec<u32>,
     /// `values[j]` is the value at `indices[j]`; never zero.
     pub values: Vec<f32>,
 }
 
-impl Candidates {
+impl Entries {
     /// An empty list; allocates nothing.
     pub fn new() -> Self {
         Self::default()

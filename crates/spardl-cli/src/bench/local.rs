@@ -1,0 +1,139 @@
+//! The local work of the workers, one after another on one thread, against the plain loop over arrays of the same length.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use spardl_core::{Algorithm, Rank};
+use spardl_sim::{Cluster, Probe};
+
+use super::Case;
+use super::gradients::Gradients;
+use super::stats::median;
+
+/// What the local measurement found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Local {
+    /// Time in `begin`, one worker.
+    pub(super) select_ms: f64,
+    /// Time in `resume`, one worker.
+    pub(super) merge_ms: f64,
+    /// The slowest worker's local work: median and percentiles over iterations.
+    pub(super) slowest_ms: [f64; 3],
+    /// The plain loop `a[i] += b[i]`.
+    pub(super) stream_ms: f64,
+    /// (select + merge) / stream, one worker: the median over iterations of ratios taken side by side.
+    pub(super) ratio: f64,
+    /// Blocks scanned again, per worker and step.
+    pub(super) rescans: f64,
+    /// Entries sent, per worker and step.
+    pub(super) entries_sent: f64,
+    /// Bytes sent by the busiest worker, per step.
+    pub(super) wire_bytes: f64,
+    /// Rounds of a step.
+    pub(super) rounds: u32,
+}
+
+/// Adds up the time of each worker's `begin` and `resume` calls.
+struct Stopwatch {
+    select: Vec<Duration>,
+    merge: Vec<Duration>,
+    current: (usize, bool),
+    since: Instant,
+}
+
+impl Probe for Stopwatch {
+    fn enter(&mut self, rank: Rank, round: Option<u32>) {
+        self.current = (rank.index(), round.is_none());
+        self.since = Instant::now();
+    }
+
+    fn leave(&mut self) {
+        let (worker, selects) = self.current;
+        let total = if selects {
+            &mut self.select
+        } else {
+            &mut self.merge
+        };
+        total[worker] += self.since.elapsed();
+    }
+}
+
+pub(super) fn measure(
+    case: &Case<'_>,
+    algorithm: &dyn Algorithm,
+    gradients: &Gradients,
+) -> anyhow::Result<Local> {
+    let (args, size) = (case.args, case.workers as usize);
+    // Beside a run with real workers a few iterations suffice; alone, this is the measurement.
+    let iterations = if args.local {
+        args.iterations
+    } else {
+        args.iterations.min(5)
+    };
+    let mut cluster = Cluster::new(algorithm, case.workers, &case.layout)?;
+    let mut target = vec![0.0f32; case.layout.len() as usize];
+    let (mut select, mut merge, mut slowest) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut streams, mut ratios) = (Vec::new(), Vec::new());
+    let (mut rescans, mut entries, mut bytes, mut rounds) = (0, 0, 0, 0);
+    for step in 0..u64::from(args.warmup + iterations) {
+        let mut watch = Stopwatch {
+            select: vec![Duration::ZERO; size],
+            merge: vec![Duration::ZERO; size],
+            current: (0, true),
+            since: Instant::now(),
+        };
+        let report = cluster.step_watched(&gradients.all(step), case.k, step, &mut watch)?;
+        cluster.commit()?;
+        let stream = stream_ms(&mut target, gradients.of(step as usize % size, step + 1));
+        if step < u64::from(args.warmup) {
+            continue;
+        }
+        let ms = |durations: &[Duration]| {
+            durations.iter().sum::<Duration>().as_secs_f64() * 1e3 / size as f64
+        };
+        let totals = watch
+            .select
+            .iter()
+            .zip(&watch.merge)
+            .map(|(a, b)| (*a + *b).as_secs_f64());
+        slowest.push(totals.fold(0.0, f64::max) * 1e3);
+        select.push(ms(&watch.select));
+        merge.push(ms(&watch.merge));
+        streams.push(stream);
+        ratios.push((ms(&watch.select) + ms(&watch.merge)) / stream);
+        rescans += cluster
+            .workers()
+            .iter()
+            .map(|w| w.tally().rescans)
+            .sum::<u64>();
+        entries += cluster
+            .workers()
+            .iter()
+            .map(|w| w.tally().entries_sent)
+            .sum::<u64>();
+        bytes += report.ledger.bytes.iter().max().copied().unwrap_or(0);
+        rounds = rounds.max(report.ledger.rounds.iter().max().copied().unwrap_or(0));
+    }
+    let steps = f64::from(iterations);
+    Ok(Local {
+        select_ms: median(&select),
+        merge_ms: median(&merge),
+        slowest_ms: [0.5, 0.1, 0.9].map(|q| super::stats::percentile(&slowest, q)),
+        stream_ms: median(&streams),
+        ratio: median(&ratios),
+        rescans: rescans as f64 / steps / size as f64,
+        entries_sent: entries as f64 / steps / size as f64,
+        wire_bytes: bytes as f64 / steps,
+        rounds,
+    })
+}
+
+/// The yardstick: one pass of `a[i] += b[i]`.
+fn stream_ms(a: &mut [f32], b: &[f32]) -> f64 {
+    let since = Instant::now();
+    for (a, b) in a.iter_mut().zip(black_box(b)) {
+        *a += b;
+    }
+    black_box(&*a);
+    since.elapsed().as_secs_f64() * 1e3
+}

@@ -1,0 +1,128 @@
+//! Is the result right? Agreement and conservation on integer-valued gradients, where `==` is the test.
+
+use spardl_core::{Algorithm, Outcome, Update};
+use spardl_sim::Cluster;
+
+use super::Case;
+
+/// What the check found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quality {
+    /// Elements at which the workers' updates differ, or inputs and outputs do not balance although the method says so.
+    pub(super) wrong: u64,
+    /// Did inputs plus residuals equal update plus next residuals, everywhere?
+    pub(super) conserved: bool,
+    /// Did all workers hold the same bits?
+    pub(super) agreed: bool,
+    /// Entries of the update in the last step.
+    pub(super) nnz: usize,
+}
+
+/// Two untimed steps of a fresh cluster: the second one starts with residuals.
+pub(super) fn measure(case: &Case<'_>, algorithm: &dyn Algorithm) -> anyhow::Result<Quality> {
+    let len = case.layout.len() as usize;
+    let mut cluster = Cluster::new(algorithm, case.workers, &case.layout)?;
+    let mut balance = vec![0i64; len];
+    let mut gradients = vec![vec![0.0f32; len]; case.workers as usize];
+    let mut quality = Quality {
+        wrong: 0,
+        conserved: true,
+        agreed: true,
+        nnz: 0,
+    };
+    for step in 0..2 {
+        for (worker, gradient) in (0..).zip(&mut gradients) {
+            fill_integers(case.args.seed, worker, step, gradient);
+            gradient
+                .iter()
+                .zip(&mut balance)
+                .for_each(|(g, sum)| *sum += *g as i64);
+        }
+        let report = cluster.step(&gradients, case.k, step)?;
+        anyhow::ensure!(
+            report
+                .outcomes
+                .iter()
+                .all(|outcome| *outcome == Outcome::Updated),
+            "the check step was skipped"
+        );
+        let first = cluster.workers()[0].update();
+        for worker in &cluster.workers()[1..] {
+            quality.wrong += differences(first, worker.update(), len);
+        }
+        subtract(first, &mut balance);
+        quality.nnz = first.nnz();
+        cluster.commit()?;
+    }
+    quality.agreed = quality.wrong == 0;
+    for worker in cluster.workers() {
+        worker
+            .residual()
+            .iter()
+            .zip(&mut balance)
+            .for_each(|(r, sum)| *sum -= *r as i64);
+    }
+    let lost = balance.iter().filter(|&&rest| rest != 0).count() as u64;
+    quality.conserved = lost == 0;
+    if algorithm.laws().conserves {
+        quality.wrong += lost;
+    }
+    Ok(quality)
+}
+
+/// Small integers with many ties and zeros; sums stay exact in f32.
+fn fill_integers(seed: u64, worker: u64, step: u64, out: &mut [f32]) {
+    let mut state = seed ^ (worker << 40) ^ (step << 20) ^ 0x9e37_79b9;
+    for value in out {
+        state = state
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
+        let bits = state >> 33;
+        let magnitude = if bits % 64 == 0 {
+            (bits >> 6) % 4000
+        } else {
+            (bits >> 6) % 12
+        };
+        let sign = if state >> 63 == 0 { 1.0 } else { -1.0 };
+        *value = magnitude as f32 * sign;
+    }
+}
+
+fn differences(a: Update<'_>, b: Update<'_>, len: usize) -> u64 {
+    let bits = |update: Update<'_>| {
+        let mut dense = vec![0.0; len];
+        update.write_scaled(1.0, &mut dense);
+        dense
+    };
+    let same = match (a, b) {
+        (Update::Sparse(a), Update::Sparse(b)) => {
+            a.indices() == b.indices() && a.values() == b.values()
+        }
+        (Update::Dense(a), Update::Dense(b)) => a == b,
+        _ => false,
+    };
+    if same {
+        return 0;
+    }
+    let (a, b) = (bits(a), bits(b));
+    a.iter()
+        .zip(&b)
+        .filter(|(a, b)| a.to_bits() != b.to_bits())
+        .count() as u64
+}
+
+fn subtract(update: Update<'_>, balance: &mut [i64]) {
+    match update {
+        Update::Sparse(sparse) => {
+            sparse
+                .iter()
+                .for_each(|(index, value)| balance[index as usize] -= value as i64);
+        }
+        Update::Dense(dense) => {
+            dense
+                .iter()
+                .zip(balance)
+                .for_each(|(value, sum)| *sum -= *value as i64);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `spardl list`: the registry with rounds, bytes and laws.
+
+use comfy_table::{Table, presets};
+use serde::Serialize;
+use spardl_algos::{Options, registry};
+use spardl_core::Support;
+
+use crate::output::print;
+
+/// What to list the methods for.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Workers that rounds and bytes are given for.
+    #[arg(long, default_value_t = 8, value_name = "P", value_parser = clap::value_parser!(u32).range(1..))]
+    workers: u32,
+    /// Elements of the gradient that bytes are given for.
+    #[arg(long, default_value_t = 14_728_266, value_name = "N")]
+    elements: u32,
+    /// Target density k/n that bytes are given for.
+    #[arg(long, default_value_t = 0.01)]
+    density: f64,
+    /// How to print.
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    method: &'static str,
+    summary: &'static str,
+    rounds_min: u32,
+    rounds_max: u32,
+    bytes_max: u64,
+    conserves: bool,
+    support: &'static str,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let k = (args.density * f64::from(args.elements)) as usize;
+    let mut rows = Vec::new();
+    for entry in registry::METHODS {
+        let algorithm = entry.build(&Options::default())?;
+        let cost = algorithm.cost(args.workers, args.elements, k, 0);
+        let laws = algorithm.laws();
+        rows.push(Row {
+            method: entry.name,
+            summary: entry.summary,
+            rounds_min: *cost.rounds.start(),
+            rounds_max: *cost.rounds.end(),
+            bytes_max: cost.bytes_max,
+            conserves: laws.conserves,
+            support: match laws.support {
+                Support::K => "k",
+                Support::KPerWorker => "k P",
+                Support::FourK => "4 k",
+                Support::FourKPerWorker => "4 k P",
+                Support::Any => "n",
+            },
+        });
+    }
+    match args.format {
+        Format::Json => rows
+            .iter()
+            .try_for_each(|row| print(&(serde_json::to_string(row)? + "\n"))),
+        Format::Text => print(&text(args, &rows)),
+    }
+}
+
+fn text(args: &Args, rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "method",
+        "rounds",
+        "bytes at most",
+        "entries",
+        "conserves",
+        "what it does",
+    ]);
+    for row in rows {
+        let rounds = if row.rounds_min == row.rounds_max {
+            row.rounds_min.to_string()
+        } else {
+            format!("{}-{}", row.rounds_min, row.rounds_max)
+        };
+        let conserves = if row.conserves { "yes" } else { "no" };
+        table.add_row([
+            row.method.to_owned(),
+            rounds,
+            row.bytes_max.to_string(),
+            row.support.to_owned(),
+            conserves.to_owned(),
+            row.summary.to_owned(),
+        ]);
+    }
+    format!(
+        "# {} workers, {} elements, density {}; rounds and bytes per worker and step, f32 values\n\
+         {table}\n# every method also as NAME-bf16; details: spardl explain NAME\n",
+        args.workers, args.elements, args.density
+    )
+}

@@ -1,0 +1,51 @@
+//! The command `spardl`: list, explain and bench methods of sparse all-reduce.
+//!
+//! Data goes to stdout, words to stderr. Exit codes: 0 success, 1 a run that failed, 2 a request that cannot be met.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod explain;
+mod list;
+mod method;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Sparse all-reduce for data-parallel training: workers exchange the few largest entries of the gradient, agree bit for
+/// bit on the result, and lose nothing.
+#[derive(Debug, Parser)]
+#[command(
+    name = "spardl",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Start with: spardl list, spardl explain spardl, spardl bench --methods dense,spardl"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the methods with their rounds, bytes and laws.
+    List(list::Args),
+    /// Explain a method: the idea, a worked example, cost, options, differences from the authors' code.
+    Explain(explain::Args),
+    /// Measure methods side by side with in-process workers.
+    Bench(Box<bench::Args>),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::List(args) => list::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Bench(args) => bench::run(&args),
+    };
+    output::exit_code(result)
+}

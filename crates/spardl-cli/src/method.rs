@@ -1,0 +1,94 @@
+//! The options that configure a method, shared by the subcommands.
+
+use std::collections::BTreeMap;
+
+use spardl_algos::{Options, Residual, Sag, registry};
+use spardl_core::{Algorithm, Codec, IndexCoding, ValueType};
+
+use crate::output::bad_request;
+
+/// How a method is configured.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct MethodArgs {
+    /// SparDL: number of teams; must divide the number of workers. More teams: fewer rounds, more bytes.
+    #[arg(long, default_value_t = 1, value_name = "D")]
+    pub(crate) teams: u32,
+    /// SparDL: how teams synchronise: r (recursive doubling), b (Bruck with adaptive length), auto.
+    #[arg(long, default_value = "auto", value_name = "auto|r|b")]
+    pub(crate) sag: Sag,
+    /// SparDL: what is kept of undelivered mass: none, local, no-in-procedure, global-a, global-b.
+    #[arg(long, default_value = "global-a", value_name = "RULE")]
+    pub(crate) residual: Residual,
+    /// How values travel. A method named NAME-bf16 uses bf16 whatever this says.
+    #[arg(long, default_value = "f32", value_name = "f32|bf16")]
+    pub(crate) value_type: ValueType,
+    /// Send raw 32-bit indices instead of packed ones.
+    #[arg(long)]
+    pub(crate) raw_indices: bool,
+    /// An option of a single method: METHOD.OPTION=VALUE (see `spardl explain METHOD`). May be repeated.
+    #[arg(long = "set", value_name = "METHOD.OPTION=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+impl MethodArgs {
+    /// The algorithm of that name with these options.
+    pub(crate) fn build(&self, name: &str) -> anyhow::Result<Box<dyn Algorithm>> {
+        let (entry, _) = registry::find(name).map_err(bad_request)?;
+        let indices = if self.raw_indices {
+            IndexCoding::Raw
+        } else {
+            IndexCoding::Packed
+        };
+        let options = Options {
+            codec: Codec {
+                values: self.value_type,
+                indices,
+            },
+            teams: self.teams,
+            sag: self.sag,
+            residual: self.residual,
+            set: self.settings(entry.name)?,
+        };
+        registry::build(name, &options).map_err(bad_request)
+    }
+
+    /// The settings that concern one method.
+    fn settings(&self, method: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        let mut settings = BTreeMap::new();
+        for setting in &self.set {
+            let parts = setting.split_once('=').and_then(|(path, value)| {
+                let (method, option) = path.trim().split_once('.')?;
+                Some((method, option, value.trim()))
+            });
+            let Some((name, option, value)) = parts else {
+                let message = format!("--set '{setting}' is not METHOD.OPTION=VALUE");
+                return Err(bad_request(message));
+            };
+            registry::find(name).map_err(bad_request)?;
+            if name == method {
+                settings.insert(option.to_owned(), value.to_owned());
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// The names of `--methods`: a comma-separated list, or `all`.
+pub(crate) fn names(methods: &str) -> anyhow::Result<Vec<String>> {
+    if methods == "all" {
+        let dense = ["dense", "dense-bf16"].map(str::to_owned);
+        let rest = registry::METHODS.iter().map(|entry| entry.name.to_owned());
+        return Ok(dense
+            .into_iter()
+            .chain(rest.filter(|name| name != "dense"))
+            .collect());
+    }
+    let names: Vec<String> = methods
+        .split(',')
+        .map(|name| name.trim().to_owned())
+        .collect();
+    for name in &names {
+        registry::find(name).map_err(bad_request)?;
+    }
+    Ok(names)
+}

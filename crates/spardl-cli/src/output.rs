@@ -1,0 +1,55 @@
+//! Where results and complaints go.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+/// A request that cannot be met as it stands, told apart from a run that failed.
+#[derive(Debug)]
+pub(crate) struct BadRequest(pub(crate) String);
+
+impl std::fmt::Display for BadRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadRequest {}
+
+/// An error that says what was asked wrongly.
+pub(crate) fn bad_request(message: impl ToString) -> anyhow::Error {
+    BadRequest(message.to_string()).into()
+}
+
+/// Writes data to stdout at once.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .context("writing to stdout")
+}
+
+/// Tells the user what went wrong, on one line, and picks the exit code.
+pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else {
+        return ExitCode::SUCCESS;
+    };
+    let broken_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<io::Error>();
+        io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    };
+    // The reader of our output (head, less) has seen enough: not an error.
+    if error.chain().any(broken_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    let line = format!("{error:#}").replace('\n', " ");
+    // Nothing can be done when stderr is gone too.
+    let _ = writeln!(io::stderr(), "spardl: {line}");
+    ExitCode::from(if error.downcast_ref::<BadRequest>().is_some() {
+        2
+    } else {
+        1
+    })
+}
