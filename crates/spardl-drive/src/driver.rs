@@ -15,12 +15,11 @@
 
 use std::time::{Duration, Instant};
 
-use spardl_core::{
-    Algorithm, Collective, ConfigError, Inbox, Input, Layout, Outcome, Step, Update, World,
-};
+use spardl_core::{Algorithm, Collective, Inbox, Input, Layout, Outcome, Step, Update, World};
 
 use crate::error::DriveError;
 use crate::report::{BucketReport, Counts, StepReport};
+use crate::run::{Run, Stage};
 use crate::transport::{BucketId, Deadline, Transport};
 
 /// How long a round may be in flight unless [`Driver::with_timeout`] says otherwise: long enough for a peer that writes a
@@ -57,33 +56,6 @@ pub struct Driver<T> {
     waited: Duration,
     timeout: Duration,
     on_non_finite: OnNonFinite,
-}
-
-/// Where a bucket is in the current step.
-#[derive(Clone, Copy, Debug, Default)]
-struct Run {
-    stage: Stage,
-    counts: Counts,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-enum Stage {
-    #[default]
-    Idle,
-    InFlight {
-        since: Instant,
-    },
-    Done(Outcome),
-}
-
-impl Stage {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::InFlight { .. } => "in the middle of a step",
-            Self::Done(_) => "finished and neither committed nor aborted",
-        }
-    }
 }
 
 impl<T: Transport> Driver<T> {
@@ -196,7 +168,7 @@ impl<T: Transport> Driver<T> {
     pub fn begin(&mut self, bucket: BucketId, input: Input<'_>) -> Result<(), DriveError> {
         let stage = self.runs[bucket.index()].stage;
         if !matches!(stage, Stage::Idle) {
-            return Err(out_of_turn(bucket, "begin", stage));
+            return Err(stage.out_of_turn(bucket, "begin"));
         }
         let started = self.start(bucket, input).and_then(|()| self.progress());
         self.give_up_on_error(started)
@@ -209,11 +181,12 @@ impl<T: Transport> Driver<T> {
     pub fn finish(&mut self) -> Result<StepReport, DriveError> {
         for (bucket, run) in buckets().zip(&self.runs) {
             if matches!(run.stage, Stage::Idle) {
-                return Err(out_of_turn(bucket, "finish", run.stage));
+                return Err(run.stage.out_of_turn(bucket, "finish"));
             }
         }
         let finished = self.wait_for_all();
         self.give_up_on_error(finished)?;
+        self.transport.settle();
         Ok(self.report())
     }
 
@@ -224,7 +197,7 @@ impl<T: Transport> Driver<T> {
     pub fn commit(&mut self) -> Result<(), DriveError> {
         for (bucket, run) in buckets().zip(&self.runs) {
             if !matches!(run.stage, Stage::Done(_)) {
-                return Err(out_of_turn(bucket, "commit", run.stage));
+                return Err(run.stage.out_of_turn(bucket, "commit"));
             }
         }
         for ((bucket, run), collective) in buckets().zip(&mut self.runs).zip(&mut self.collectives)
@@ -410,10 +383,4 @@ impl<T: Transport> Driver<T> {
 
 fn buckets() -> impl Iterator<Item = BucketId> {
     (0..).map(BucketId::new)
-}
-
-fn out_of_turn(bucket: BucketId, call: &'static str, stage: Stage) -> DriveError {
-    let state = stage.name();
-    let source = ConfigError::OutOfTurn { call, state };
-    DriveError::Config { bucket, source }
 }

@@ -22,13 +22,14 @@ pub mod driver;
 pub mod error;
 pub mod matching;
 pub mod report;
+mod run;
 pub mod threads;
 pub mod transport;
 pub mod workers;
 
 pub use driver::{Driver, OnNonFinite};
 pub use error::DriveError;
-pub use matching::RoundTable;
+pub use matching::{RoundTable, Stamp};
 pub use report::{BucketReport, Counts, StepReport, WaitingOn};
 pub use threads::{ThreadsEndpoint, ThreadsTransport, threads};
 pub use transport::{BucketId, Connect, Deadline, Transport, TransportError};

@@ -8,39 +8,74 @@ use spardl_core::{Expected, Inbox, Payload, Rank, World};
 use crate::report::WaitingOn;
 use crate::transport::{BucketId, TransportError};
 
-/// The rounds in flight of one worker, the messages that came before they were asked for, and the epochs.
-///
-/// What epochs are for is told in [`transport`](crate::transport).
+/// When a message was sent, by its sender's count; goes with every message. [`transport`](crate::transport) tells what for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// How often steps were given up. Workers compare it.
+    pub epoch: u32,
+    /// How many steps the sender had finished. Means something only beside other stamps of the same sender.
+    pub finished: u32,
+}
+
+impl Stamp {
+    /// For an envelope.
+    pub const fn to_le_bytes(self) -> [u8; 8] {
+        ((self.finished as u64) << 32 | self.epoch as u64).to_le_bytes()
+    }
+
+    /// From an envelope.
+    pub const fn from_le_bytes(bytes: [u8; 8]) -> Self {
+        let both = u64::from_le_bytes(bytes);
+        Self {
+            epoch: both as u32,
+            finished: (both >> 32) as u32,
+        }
+    }
+
+    /// Did the sender of both give up the step of the message `self`, now that it is at `later`?
+    const fn is_void(self, later: Self) -> bool {
+        self.epoch < later.epoch && self.finished >= later.finished
+    }
+}
+
+/// The rounds in flight of one worker, the messages that came before they were asked for, and the stamps.
 #[derive(Debug)]
 pub struct RoundTable {
     world: World,
-    epoch: u64,
-    peer_epochs: Vec<u64>,
+    stamp: Stamp,
+    /// The first stamp of the newest epoch of each worker.
+    heard: Vec<Stamp>,
     flights: BTreeMap<BucketId, Flight>,
     complete: VecDeque<BucketId>,
-    early: BTreeMap<Slot, VecDeque<Payload>>,
+    early: BTreeMap<Slot, VecDeque<Stamped>>,
 }
 
 /// Where a message belongs; the order makes the early messages of an epoch a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Slot {
-    epoch: u64,
+    epoch: u32,
     bucket: BucketId,
     round: u32,
     from: Rank,
 }
 
 #[derive(Debug)]
+struct Stamped {
+    stamp: Stamp,
+    payload: Payload,
+}
+
+#[derive(Debug)]
 struct Flight {
     round: u32,
-    slots: Vec<(Rank, Option<Payload>)>,
+    slots: Vec<(Rank, Option<Stamped>)>,
     missing: usize,
     since: Instant,
 }
 
 impl Flight {
     fn waits_for(&self) -> impl Iterator<Item = Rank> {
-        let missing = self.slots.iter().filter(|(_, payload)| payload.is_none());
+        let missing = self.slots.iter().filter(|(_, message)| message.is_none());
         missing.map(|(from, _)| *from)
     }
 }
@@ -50,17 +85,17 @@ impl RoundTable {
     pub fn new(world: World) -> Self {
         Self {
             world,
-            epoch: 0,
-            peer_epochs: vec![0; world.size() as usize],
+            stamp: Stamp::default(),
+            heard: vec![Stamp::default(); world.size() as usize],
             flights: BTreeMap::new(),
             complete: VecDeque::new(),
             early: BTreeMap::new(),
         }
     }
 
-    /// The epoch to put into messages.
-    pub const fn epoch(&self) -> u64 {
-        self.epoch
+    /// The stamp to put on messages.
+    pub const fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
     /// Notes that a round is in flight and takes the messages that are already here.
@@ -86,7 +121,7 @@ impl RoundTable {
             .collect();
         let missing = slots
             .iter()
-            .filter(|(_, payload)| payload.is_none())
+            .filter(|(_, message)| message.is_none())
             .count();
         if missing == 0 {
             self.complete.push_back(bucket);
@@ -113,41 +148,42 @@ impl RoundTable {
         Err(TransportError::NoSuchPeer { rank, peer, size })
     }
 
-    fn take_early(&mut self, bucket: BucketId, round: u32, from: Rank) -> Option<Payload> {
+    fn take_early(&mut self, bucket: BucketId, round: u32, from: Rank) -> Option<Stamped> {
         let slot = Slot {
-            epoch: self.epoch,
+            epoch: self.stamp.epoch,
             bucket,
             round,
             from,
         };
         let queue = self.early.get_mut(&slot)?;
-        let payload = queue.pop_front();
+        let message = queue.pop_front();
         if queue.is_empty() {
             self.early.remove(&slot);
         }
-        payload
+        message
     }
 
-    /// Takes a message that `from`, a rank of this world, sent in `epoch`.
+    /// Takes a message of `from`, a rank of this world.
     pub fn deliver(
         &mut self,
         from: Rank,
-        epoch: u64,
+        stamp: Stamp,
         bucket: BucketId,
         round: u32,
         payload: Payload,
     ) {
-        self.hear_epoch(from, epoch);
-        if epoch < self.epoch {
+        self.hear(from, stamp);
+        if stamp.epoch < self.stamp.epoch || stamp.is_void(self.heard[from.index()]) {
             return;
         }
-        if epoch == self.epoch
+        let message = Stamped { stamp, payload };
+        if stamp.epoch == self.stamp.epoch
             && let Some(flight) = self.flights.get_mut(&bucket)
             && flight.round == round
         {
             let mut open = flight.slots.iter_mut();
             if let Some((_, slot)) = open.find(|(rank, slot)| *rank == from && slot.is_none()) {
-                *slot = Some(payload);
+                *slot = Some(message);
                 flight.missing -= 1;
                 if flight.missing == 0 {
                     self.complete.push_back(bucket);
@@ -156,26 +192,49 @@ impl RoundTable {
             }
         }
         let slot = Slot {
-            epoch,
+            epoch: stamp.epoch,
             bucket,
             round,
             from,
         };
-        self.early.entry(slot).or_default().push_back(payload);
+        self.early.entry(slot).or_default().push_back(message);
     }
 
-    /// Notes that `from`, a rank of this world, is in `epoch`.
-    pub fn hear_epoch(&mut self, from: Rank, epoch: u64) {
-        let known = &mut self.peer_epochs[from.index()];
-        *known = epoch.max(*known);
+    /// Notes the stamp of `from`, a rank of this world, and drops messages of a step that it gave up since.
+    pub fn hear(&mut self, from: Rank, stamp: Stamp) {
+        if stamp.epoch <= self.heard[from.index()].epoch {
+            return;
+        }
+        self.heard[from.index()] = stamp;
+        self.early.retain(|slot, queue| {
+            if slot.from == from {
+                queue.retain(|message| !message.stamp.is_void(stamp));
+            }
+            !queue.is_empty()
+        });
+        for flight in self.flights.values_mut() {
+            for (_, slot) in flight.slots.iter_mut().filter(|(rank, _)| *rank == from) {
+                if slot
+                    .take_if(|message| message.stamp.is_void(stamp))
+                    .is_some()
+                {
+                    flight.missing += 1;
+                }
+            }
+        }
+        self.complete
+            .retain(|bucket| self.flights.get(bucket).is_some_and(|f| f.missing == 0));
     }
 
     /// Takes out a complete round, in order of completion.
     pub fn pop(&mut self) -> Option<(BucketId, Inbox<'static>)> {
         let bucket = self.complete.pop_front()?;
         let flight = self.flights.remove(&bucket)?;
-        let payloads = flight.slots.into_iter().filter_map(|(_, payload)| payload);
-        Some((bucket, Inbox::new(payloads.collect())))
+        let messages = flight.slots.into_iter().filter_map(|(_, message)| message);
+        Some((
+            bucket,
+            Inbox::new(messages.map(|message| message.payload).collect()),
+        ))
     }
 
     /// Is nothing in flight?
@@ -185,10 +244,10 @@ impl RoundTable {
 
     /// A peer whose message is missing though it gave the step up.
     pub fn abandoned_by(&self) -> Option<Rank> {
-        if self.newest_epoch() == self.epoch {
+        if self.newest_epoch() == self.stamp.epoch {
             return None;
         }
-        self.find_awaited(|peer| self.peer_epochs[peer.index()] > self.epoch)
+        self.find_awaited(|peer| self.heard[peer.index()].epoch > self.stamp.epoch)
     }
 
     /// The first peer whose message is missing and for which `condition` holds.
@@ -212,22 +271,27 @@ impl RoundTable {
         waiting
     }
 
-    /// Drops all rounds in flight and moves to the newest epoch heard of, or to a new one; returns it.
-    pub fn abandon(&mut self) -> u64 {
-        self.flights.clear();
-        self.complete.clear();
-        self.epoch = self.newest_epoch().max(self.epoch + 1);
-        let first = Slot {
-            epoch: self.epoch,
-            bucket: BucketId::new(0),
-            round: 0,
-            from: Rank::new(0),
-        };
-        self.early = self.early.split_off(&first);
-        self.epoch
+    /// Notes that the rounds so far belong to finished steps, which a later `abandon` does not concern.
+    pub const fn settle(&mut self) {
+        self.stamp.finished = self.stamp.finished.wrapping_add(1);
     }
 
-    fn newest_epoch(&self) -> u64 {
-        self.peer_epochs.iter().copied().fold(self.epoch, u64::max)
+    /// Drops all rounds in flight and moves to the newest epoch heard of, or to a new one. Returns the stamp to tell the
+    /// peers.
+    pub fn abandon(&mut self) -> Stamp {
+        self.flights.clear();
+        self.complete.clear();
+        let epoch = self.newest_epoch().max(self.stamp.epoch + 1);
+        self.stamp.epoch = epoch;
+        self.early.retain(|slot, _| slot.epoch >= epoch);
+        self.stamp
+    }
+
+    fn newest_epoch(&self) -> u32 {
+        let epochs = self.heard.iter().map(|stamp| stamp.epoch);
+        epochs.fold(self.stamp.epoch, u32::max)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use spardl_core::{Inbox, Payload, Rank, Round, World};
 
-use crate::matching::RoundTable;
+use crate::matching::{RoundTable, Stamp};
 use crate::transport::{BucketId, Connect, Deadline, Transport, TransportError};
 
 /// The endpoints of `size` workers in one process, in rank order.
@@ -74,22 +74,29 @@ struct Packet {
 #[derive(Debug)]
 enum News {
     Message {
-        epoch: u64,
+        stamp: Stamp,
         bucket: BucketId,
         round: u32,
         payload: Payload,
     },
-    Epoch(u64),
+    GaveUp(Stamp),
     Goodbye,
 }
 
 impl Port {
     fn send(&self, to: Rank, news: News) -> Result<(), TransportError> {
-        let rank = self.world.rank();
-        let packet = Packet { from: rank, news };
+        let from = self.world.rank();
         self.outboxes[to.index()]
-            .send(packet)
-            .map_err(|_| TransportError::PeerLost { rank, peer: to })
+            .send(Packet { from, news })
+            .map_err(|_| self.lost(to))
+    }
+
+    /// The loss of `peer`, or of the worker that crashed and took it along.
+    fn lost(&self, peer: Rank) -> TransportError {
+        TransportError::PeerLost {
+            rank: self.world.rank(),
+            peer: self.crashed_peer().unwrap_or(peer),
+        }
     }
 
     /// Sends to everybody who is still there.
@@ -124,12 +131,12 @@ impl ThreadsTransport {
         let Packet { from, news } = packet;
         match news {
             News::Message {
-                epoch,
+                stamp,
                 bucket,
                 round,
                 payload,
-            } => self.table.deliver(from, epoch, bucket, round, payload),
-            News::Epoch(epoch) => self.table.hear_epoch(from, epoch),
+            } => self.table.deliver(from, stamp, bucket, round, payload),
+            News::GaveUp(stamp) => self.table.hear(from, stamp),
             News::Goodbye => self.gone[from.index()] = true,
         }
     }
@@ -142,15 +149,16 @@ impl ThreadsTransport {
 
     /// Is a message awaited that can no longer come? Senders keep their order, so one that came before is in the table.
     fn check_awaited(&self) -> Result<(), TransportError> {
-        let rank = self.port.world.rank();
         if let Some(peer) = self.table.find_awaited(|peer| self.gone[peer.index()]) {
-            let peer = self.port.crashed_peer().unwrap_or(peer);
-            return Err(TransportError::PeerLost { rank, peer });
+            return Err(self.port.lost(peer));
         }
         match (self.table.abandoned_by(), self.port.crashed_peer()) {
             (None, _) => Ok(()),
-            (Some(_), Some(peer)) => Err(TransportError::PeerLost { rank, peer }),
-            (Some(by), None) => Err(TransportError::Abandoned { rank, by }),
+            (Some(_), Some(peer)) => Err(self.port.lost(peer)),
+            (Some(by), None) => {
+                let rank = self.port.world.rank();
+                Err(TransportError::Abandoned { rank, by })
+            }
         }
     }
 }
@@ -166,10 +174,10 @@ impl Transport for ThreadsTransport {
             self.table.check_peer(outgoing.to)?;
         }
         self.table.expect(bucket, seq, &recvs)?;
-        let epoch = self.table.epoch();
+        let stamp = self.table.stamp();
         for outgoing in sends {
             let message = News::Message {
-                epoch,
+                stamp,
                 bucket,
                 round: seq,
                 payload: outgoing.payload,
@@ -209,9 +217,13 @@ impl Transport for ThreadsTransport {
         }
     }
 
+    fn settle(&mut self) {
+        self.table.settle();
+    }
+
     fn abandon(&mut self) {
         self.take_all();
-        let epoch = self.table.abandon();
-        self.port.announce(|| News::Epoch(epoch));
+        let stamp = self.table.abandon();
+        self.port.announce(|| News::GaveUp(stamp));
     }
 }

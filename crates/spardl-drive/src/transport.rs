@@ -2,24 +2,27 @@
 //!
 //! # Failed steps do not poison the next one
 //!
-//! A step that fails on one worker leaves messages under way that nobody wants. Every message therefore carries the
-//! **epoch** of its sender, a number that only [`Transport::abandon`] raises. The rules, written once in
+//! A step that fails on one worker leaves messages under way that nobody wants. Every message therefore carries a
+//! [`Stamp`](crate::matching::Stamp) of its sender: the **epoch**, which only [`Transport::abandon`] raises, and the number
+//! of steps that the sender has finished ([`Transport::settle`]). The rules, written once in
 //! [`RoundTable`](crate::RoundTable):
 //!
 //! - a message of an older epoch than the receiver's is dropped;
 //! - a message of a newer epoch is kept until the receiver gets there;
-//! - a worker that waits for a peer of a newer epoch waits in vain: the peer gave the step up. Its wait ends with
-//!   [`TransportError::Abandoned`], its driver abandons too, and so on to everybody who depends on the failed worker;
+//! - once a worker hears that a peer is in a newer epoch, it drops the peer's older messages except those of steps that the
+//!   peer has finished: a slow worker can still finish those, and cannot finish a step that the peer gave up;
+//! - a worker that waits for a peer of a newer epoch waits in vain. Its wait ends with [`TransportError::Abandoned`], its
+//!   driver abandons too, and so on to everybody who depends on the failed worker;
 //! - `abandon` goes to the newest epoch the worker has heard of, or opens a new one when it has heard of none. So workers
 //!   that fail together, or one after the other, meet in the same epoch.
 //!
 //! A worker that had finished the step, or had not yet started it, learns of the failure by an error in its next step: no
-//! failure passes unseen. What transports cannot decide is whether a finished worker should keep its update: after an error
-//! the workers have to agree on the step to go on from. When they do not, the step number in the headers differs and the
-//! step fails loudly.
+//! failure passes unseen. What no transport can decide is whether a worker that finished a step which a peer then gave up
+//! should keep its update: after an error the workers have to agree on the step to go on from. When they do not, the
+//! step number in the headers differs and the step fails loudly.
 //!
 //! Within an epoch, messages of the same sender, bucket and round number must not overtake each other (channels, TCP and MPI
-//! guarantee that); all others may arrive in any order.
+//! guarantee that); all others may arrive in any order. The stamp is 8 bytes before the message, or part of a tag.
 
 use std::fmt;
 use std::io;
@@ -59,35 +62,49 @@ pub trait Transport {
         deadline: Deadline,
     ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError>;
 
+    /// Says that all rounds submitted so far belong to finished steps, which a later [`Transport::abandon`] does not concern.
+    fn settle(&mut self);
+
     /// Gives up all rounds in flight and moves to the next epoch, so that messages of the lost step cannot be taken for
     /// messages of a later one. Tells the peers where the engine allows it; they learn of it by the next message otherwise.
     fn abandon(&mut self);
 }
 
-impl<T: Transport + ?Sized> Transport for Box<T> {
-    fn world(&self) -> World {
-        (**self).world()
-    }
+/// Whatever points to a transport is one.
+macro_rules! forward_transport {
+    ($($pointer:ty),*) => {$(
+        impl<T: Transport + ?Sized> Transport for $pointer {
+            fn world(&self) -> World {
+                (**self).world()
+            }
 
-    fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {
-        (**self).submit(bucket, round)
-    }
+            fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {
+                (**self).submit(bucket, round)
+            }
 
-    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
-        (**self).poll()
-    }
+            fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+                (**self).poll()
+            }
 
-    fn wait_any(
-        &mut self,
-        deadline: Deadline,
-    ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
-        (**self).wait_any(deadline)
-    }
+            fn wait_any(
+                &mut self,
+                deadline: Deadline,
+            ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+                (**self).wait_any(deadline)
+            }
 
-    fn abandon(&mut self) {
-        (**self).abandon();
-    }
+            fn settle(&mut self) {
+                (**self).settle();
+            }
+
+            fn abandon(&mut self) {
+                (**self).abandon();
+            }
+        }
+    )*};
 }
+
+forward_transport!(Box<T>, &mut T);
 
 /// Makes a transport inside the thread that will own it.
 pub trait Connect: Send {
@@ -169,7 +186,7 @@ pub enum TransportError {
         /// The worker that is gone.
         peer: Rank,
     },
-    /// A peer gave the current step up; the step is lost, the next one can succeed.
+    /// A peer gave the current step up; the step is lost, the next one can succeed. The peer's own error says why.
     #[error("rank {rank}: the step was given up by rank {by}")]
     Abandoned {
         /// The worker that waited.

@@ -6,10 +6,11 @@ use spardl_core::codec::Reader;
 use spardl_core::phase::AllGather;
 use spardl_core::{
     Algorithm, ConfigError, Cost, DecodeError, Feedback, Group, Input, Laws, Layout, Machine,
-    MethodState, Payload, ProtocolError, Received, Round, Support, Tally, Turn, Update, World,
+    MethodState, Payload, ProtocolError, Rank, Received, Round, Support, Tally, Turn, Update,
+    World,
 };
 
-/// Sums the integer parts of all gradients and keeps the fractions as the residual.
+/// Sums the floors of all gradients and keeps the fractions as the residual.
 ///
 /// `k` is ignored. The update also counts the steps committed so far, so that the method has state to lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,30 @@ impl Algorithm for Toy {
     }
 }
 
+/// A worker's gradient, without integers so that every element leaves a residual.
+pub(super) fn gradient(rank: Rank, seed: u64, len: usize) -> Vec<f32> {
+    let start = (u64::from(rank.get()) + 1) * 7919 + seed * 104_729;
+    let value = |i: u64| ((start + i * 2_654_435_761) % 2001) as f32 - 1000.0;
+    (0..len as u64).map(|i| value(i) + 0.0625).collect()
+}
+
+/// Checks the update of the step after `steps` committed ones, all workers having [`gradient`]s with `seed`.
+///
+/// Integer parts are below 1000 and residuals below 1 for the first 16 steps, so the sum is exact in any order.
+pub(super) fn assert_sum(update: Update<'_>, world: World, seed: u64, steps: u64) {
+    let Update::Dense(sum) = update else {
+        panic!("a toy's update is dense");
+    };
+    let mut expected = vec![steps as f32; sum.len()];
+    for world in World::all(world.size()) {
+        let gradient = gradient(world.rank(), seed, sum.len());
+        for (expected, value) in expected.iter_mut().zip(gradient) {
+            *expected += value.floor();
+        }
+    }
+    assert!(sum == expected, "the sum over workers is wrong");
+}
+
 #[derive(Debug)]
 struct ToyMachine {
     toy: Toy,
@@ -120,8 +145,8 @@ impl Machine for ToyMachine {
         feedback.load(input.gradient);
         self.own.clear();
         for value in feedback.work_mut() {
-            self.own.push(value.trunc());
-            *value = value.fract();
+            self.own.push(value.floor());
+            *value -= value.floor();
         }
         self.sum = vec![0.0; self.own.len()];
         self.gather = None;

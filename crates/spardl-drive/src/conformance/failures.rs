@@ -1,0 +1,144 @@
+//! Scenarios in which a step fails: it must end in time, say why, and leave the next step alone.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use spardl_core::{Layout, Round, World};
+
+use super::PATIENCE;
+use super::rounds::input;
+use super::toy::{Toy, assert_sum, gradient};
+use crate::driver::Driver;
+use crate::error::DriveError;
+use crate::transport::{BucketId, Deadline, Transport, TransportError};
+
+/// How long the failing steps wait.
+const SHORT: Duration = Duration::from_millis(250);
+/// How much later than its deadline a wait may end on a busy machine.
+const SLACK: Duration = Duration::from_secs(5);
+const BUCKET: BucketId = BucketId::new(0);
+const LEN: usize = 7;
+
+/// The last worker sleeps through a step: the others name it, in time, and the step works when they try again.
+///
+/// # Panics
+/// When the transport breaks the rule.
+pub fn a_peer_that_never_answers_is_named(transport: Box<dyn Transport>) {
+    let world = transport.world();
+    let silent = World::new(world.size() - 1, world.size()).unwrap().rank();
+    let mut driver = driver(transport, Toy::Direct, SHORT);
+    if world.rank() == silent {
+        driver = sleep_until_peers_fail(driver);
+    } else {
+        let gradient = gradient(world.rank(), 1, LEN);
+        let started = Instant::now();
+        let error = driver.all_reduce(&[input(&gradient, 0)]).unwrap_err();
+        assert!(started.elapsed() < SHORT + SLACK, "the deadline is kept");
+        match error {
+            DriveError::Transport(TransportError::Timeout {
+                rank,
+                bucket,
+                round,
+                waiting_on,
+                waited,
+                in_flight,
+            }) => {
+                assert_eq!((rank, bucket, round), (world.rank(), BUCKET, 0));
+                assert!(waiting_on.contains(&silent), "{waiting_on:?}");
+                assert!(waited >= SHORT, "not before the deadline");
+                assert_eq!(in_flight.len(), 1);
+            }
+            // Whoever reaches its deadline first names the culprit; the others may hear of that before theirs.
+            DriveError::Transport(TransportError::Abandoned { by, .. }) => {
+                assert!(by != silent && by != world.rank(), "given up by rank {by}");
+            }
+            error => panic!("neither in time nor given up: {error}"),
+        }
+    }
+    retry_until_done(&mut driver.with_timeout(PATIENCE));
+}
+
+/// A worker that gives a step up, after its messages are out, spoils neither the state nor the next step of anyone.
+///
+/// # Panics
+/// When the transport breaks the rule.
+pub fn a_step_works_after_an_abandoned_one(transport: Box<dyn Transport>) {
+    let world = transport.world();
+    let mut transport = transport;
+    for toy in [Toy::Direct, Toy::Gather] {
+        let mut driver = driver(transport, toy, PATIENCE);
+        let stale = gradient(world.rank(), 1, LEN);
+        if world.rank().get() == 0 {
+            driver.begin(BUCKET, input(&stale, 0)).unwrap();
+        } else {
+            // Rank 0's messages may suffice to finish. The workers must then agree to drop the step.
+            driver.step(&[input(&stale, 0)]).ok();
+        }
+        driver.abort();
+        retry_until_done(&mut driver);
+        (transport, _) = driver.into_parts();
+    }
+}
+
+/// The last worker leaves without a word: the others end with an error, in time.
+///
+/// # Panics
+/// When the transport breaks the rule.
+pub fn a_peer_that_leaves_is_noticed(transport: Box<dyn Transport>) {
+    let world = transport.world();
+    if world.rank().get() + 1 == world.size() {
+        return;
+    }
+    let gradient = gradient(world.rank(), 1, LEN);
+    let started = Instant::now();
+    let mut driver = driver(transport, Toy::Gather, SHORT);
+    let error = driver.all_reduce(&[input(&gradient, 0)]).unwrap_err();
+    assert!(started.elapsed() < SHORT + SLACK, "the deadline is kept");
+    assert!(matches!(error, DriveError::Transport(_)), "{error}");
+    assert!(
+        driver
+            .collective(BUCKET)
+            .residual()
+            .iter()
+            .all(|&r| r == 0.0)
+    );
+}
+
+fn driver(
+    transport: Box<dyn Transport>,
+    toy: Toy,
+    timeout: Duration,
+) -> Driver<Box<dyn Transport>> {
+    let driver = Driver::for_layouts(transport, &toy, &[Layout::flat(LEN as u32)]).unwrap();
+    driver.with_timeout(timeout)
+}
+
+/// Returns when the others have had time to fail: a worker that only slept could wake too early on a busy machine.
+fn sleep_until_peers_fail(driver: Driver<Box<dyn Transport>>) -> Driver<Box<dyn Transport>> {
+    let (mut transport, collectives) = driver.into_parts();
+    let world = transport.world();
+    let others = World::all(world.size() - 1).map(World::rank);
+    let round = others.fold(Round::new(), |round, peer| round.expect(peer, 0));
+    if world.size() > 1 {
+        let unused = BucketId::new(99);
+        transport.submit(unused, round).unwrap();
+        let error = transport.wait_any(Deadline::after(PATIENCE)).unwrap_err();
+        assert!(matches!(error, TransportError::Abandoned { .. }), "{error}");
+        thread::sleep(2 * SHORT);
+    }
+    Driver::new(transport, collectives).unwrap()
+}
+
+/// Every failed attempt is seen by every worker at most once, so a few attempts suffice.
+fn retry_until_done(driver: &mut Driver<Box<dyn Transport>>) {
+    let world = driver.world();
+    let gradient = gradient(world.rank(), 2, LEN);
+    for _ in 0..3 {
+        match driver.all_reduce(&[input(&gradient, 0)]) {
+            Ok(_) => return assert_sum(driver.update(BUCKET), world, 2, 0),
+            Err(DriveError::Transport(TransportError::Abandoned { .. })) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("three attempts were given up");
+}
