@@ -83,10 +83,16 @@ impl Worker {
         self.column.size() > 1 && !self.config.doubles()
     }
 
+    /// Are the lists of B-SAG shorter than the quota? Not when that is the whole block, which no union exceeds.
+    fn shortens_lists(&self) -> bool {
+        let block = self.block();
+        self.gathers_columns() && block.quota < block.len as usize
+    }
+
     /// How many entries of its own block this worker puts forward.
     fn own_quota(&mut self) -> usize {
-        let quota = self.quotas[self.team.position()];
-        if self.gathers_columns() {
+        let quota = self.block().quota;
+        if self.shortens_lists() {
             self.length.length(quota, self.column.size())
         } else {
             quota
@@ -184,6 +190,7 @@ impl Worker {
     ) -> Result<(), ProtocolError> {
         let mut theirs = Entries::default();
         received.read(0, |reader| self.block().decode(reader, &mut theirs))?;
+        self.raise_if_huge(feedback, [&self.own, &theirs]);
         let sum = list::sum(&self.own, &theirs);
         self.keep_top(feedback, &sum, 2 * gap);
         Ok(())
@@ -200,10 +207,28 @@ impl Worker {
         for (team, list) in lists.iter_mut().enumerate() {
             items.read(team, |reader| self.block().decode(reader, list))?;
         }
+        self.raise_if_huge(feedback, &lists);
         let sum = list::sum_all(&lists, self.update.len());
-        self.length.learn(sum.len(), self.block().quota, teams);
+        if self.shortens_lists() {
+            self.length.learn(sum.len(), self.block().quota, teams);
+        }
         self.keep_top(feedback, &sum, teams);
         Ok(())
+    }
+
+    /// Only one worker of a column adds what the column discards to its array, and nobody else would learn of an overflow
+    /// there. So values that could lead to one count as an overflow for all who hold these lists: the entries in the array are
+    /// no larger than those of its list, and the column adds at most one such list per team.
+    fn raise_if_huge<'a>(
+        &self,
+        feedback: &mut Feedback,
+        lists: impl IntoIterator<Item = &'a Entries>,
+    ) {
+        let limit = list::magnitude(f32::MAX / (2 * self.column.size()) as f32);
+        let mut values = lists.into_iter().flat_map(|list| &list.values);
+        if values.any(|&value| list::magnitude(value) > limit) {
+            feedback.raise();
+        }
     }
 
     /// Keeps the quota of a sum that `group` teams hold identically. The rest, and the rounding errors, go whole to one of
