@@ -1,6 +1,6 @@
 //! The laws as checks on a finished, uncommitted step of a cluster.
 
-use spardl_core::{Collective, Update};
+use spardl_core::{Collective, MethodState, Update};
 
 /// The update as a dense vector.
 pub fn dense(update: Update<'_>, len: usize) -> Vec<f32> {
@@ -51,4 +51,20 @@ pub fn add(sums: &mut [i64], values: &[f32]) {
         assert_eq!(value.fract(), 0.0, "test values are integers, got {value}");
         *sum += value as i64;
     }
+}
+
+/// The bits of values: `==` on them tells -0.0 from 0.0.
+pub fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// What one worker keeps between steps, bit by bit.
+pub type Kept = (Vec<u32>, MethodState);
+
+/// What every worker keeps between steps.
+pub fn kept(workers: &[Collective]) -> Vec<Kept> {
+    let states = workers.iter().map(Collective::state);
+    states
+        .map(|state| (bits(&state.residual), state.method))
+        .collect()
 }

@@ -58,3 +58,44 @@ pub fn fractions(seed: u64, workers: u32, len: usize) -> Vec<Vec<f32>> {
         .map(|_| (0..len).map(|_| value()).collect())
         .collect()
 }
+
+/// Integers from 1 to 9: no sum of up to 28 workers is zero or loses a bit in bf16.
+pub fn digits(seed: u64, workers: u32, len: usize) -> Vec<Vec<f32>> {
+    let mut numbers = Numbers::new(seed);
+    (0..workers)
+        .map(|_| (0..len).map(|_| (1 + numbers.below(9)) as f32).collect())
+        .collect()
+}
+
+/// The same gradient on all workers: positive, no two values alike, none zero. So all select the same entries, nothing
+/// cancels, and every list is as long as it may be.
+pub fn unanimous(seed: u64, workers: u32, len: usize) -> Vec<Vec<f32>> {
+    let mut numbers = Numbers::new(seed);
+    let mut gradient: Vec<f32> = (0..len).map(|i| 1.0 + i as f32 / 1024.0).collect();
+    for i in (1..len).rev() {
+        gradient.swap(i, numbers.below(i as u64 + 1) as usize);
+    }
+    vec![gradient; workers as usize]
+}
+
+/// Finite gradients some of whose sums overflow: small values among some near the largest there is.
+pub fn near_overflow(seed: u64, workers: u32, len: usize) -> Vec<Vec<f32>> {
+    let mut numbers = Numbers::new(seed);
+    let mut value = || {
+        let magnitude = match numbers.below(40) {
+            0 => f32::MAX,
+            1 => f32::MAX * 0.9,
+            2 => f32::MAX / 2.0,
+            3 => f32::MAX / 5.0,
+            _ => numbers.below(100) as f32,
+        };
+        if numbers.below(2) == 0 {
+            magnitude
+        } else {
+            -magnitude
+        }
+    };
+    (0..workers)
+        .map(|_| (0..len).map(|_| value()).collect())
+        .collect()
+}

@@ -5,3 +5,7 @@
 pub mod check;
 pub mod configurations;
 pub mod generate;
+pub mod oracle;
+mod trial;
+
+pub use trial::{Sent, Trial};

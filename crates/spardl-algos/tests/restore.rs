@@ -1,0 +1,62 @@
+//! A saved state goes on in fresh collectives as if nothing had happened.
+
+use spardl_core::Collective;
+use spardl_testkit::{Trial, check, configurations, generate};
+
+const LEN: usize = 150;
+const K: usize = 20;
+
+fn step(trial: &mut Trial, workers: u32, step: u64) -> (Vec<u32>, Vec<check::Kept>) {
+    let gradients = generate::fractions(step + 11, workers, LEN);
+    let update = check::bits(&trial.step(&gradients, K, step));
+    (update, trial.kept())
+}
+
+#[test]
+fn a_restored_state_continues_with_the_same_bits() {
+    for workers in [1, 2, 3, 4, 6, 7, 8] {
+        for algorithm in configurations::all(workers) {
+            let mut old = Trial::new(&*algorithm, workers, LEN);
+            for number in 0..5 {
+                step(&mut old, workers, number);
+            }
+            let mut new = Trial::new(&*algorithm, workers, LEN);
+            let saved = old.cluster.workers().iter().map(Collective::state);
+            for (worker, state) in new.cluster.workers_mut().iter_mut().zip(saved) {
+                worker.restore(&state).unwrap();
+            }
+            assert_eq!(old.kept(), new.kept(), "{}", old.context);
+            for number in 5..9 {
+                let (expected, got) = (
+                    step(&mut old, workers, number),
+                    step(&mut new, workers, number),
+                );
+                assert!(expected == got, "{} step {number}", old.context);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_state_of_another_length_is_refused_and_changes_nothing() {
+    for algorithm in configurations::all(2) {
+        let other = Trial::new(&*algorithm, 2, LEN + 1);
+        let mut trial = Trial::new(&*algorithm, 2, LEN);
+        step(&mut trial, 2, 0);
+        let before = trial.kept();
+        for (worker, other) in trial
+            .cluster
+            .workers_mut()
+            .iter_mut()
+            .zip(other.cluster.workers())
+        {
+            let refused = worker.restore(&other.state()).is_err();
+            assert!(
+                refused || !algorithm.laws().keeps_residual,
+                "{}",
+                trial.context
+            );
+        }
+        assert!(before == trial.kept() || !algorithm.laws().keeps_residual);
+    }
+}

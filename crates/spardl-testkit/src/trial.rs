@@ -1,0 +1,107 @@
+//! One configuration at work.
+
+use std::sync::mpsc;
+
+use spardl_core::{Algorithm, Layout, Outcome, Rank};
+use spardl_sim::{Cluster, Fault, StepReport};
+
+use crate::check::{self, Kept};
+
+/// A cluster that runs one configuration, with the words that name it when a test fails.
+#[derive(Debug)]
+pub struct Trial {
+    /// The workers.
+    pub cluster: Cluster,
+    /// Method, configuration and sizes.
+    pub context: String,
+}
+
+/// A message of a clean step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The sender.
+    pub from: Rank,
+    /// The receiver.
+    pub to: Rank,
+    /// The round.
+    pub round: u32,
+    /// The wire bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Trial {
+    /// A fresh cluster on a bucket of `len` elements.
+    ///
+    /// # Panics
+    /// When the configuration is refused.
+    pub fn new(algorithm: &dyn Algorithm, workers: u32, len: usize) -> Self {
+        let context = format!("{} P={workers} n={len}", algorithm.describe());
+        let cluster = Cluster::new(algorithm, workers, &Layout::flat(len as u32))
+            .unwrap_or_else(|error| panic!("{context}: {error}"));
+        Self { cluster, context }
+    }
+
+    /// One step up to its end, neither committed nor aborted.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn run(&mut self, gradients: &[Vec<f32>], k: usize, step: u64) -> StepReport {
+        let report = self.cluster.step(gradients, k, step);
+        report.unwrap_or_else(|error| panic!("{} k={k} step={step}: {error}", self.context))
+    }
+
+    /// One step that every worker updates, agrees on and commits; returns the common update.
+    ///
+    /// # Panics
+    /// When a worker does not.
+    pub fn step(&mut self, gradients: &[Vec<f32>], k: usize, step: u64) -> Vec<f32> {
+        let report = self.run(gradients, k, step);
+        let context = format!("{} k={k} step={step}", self.context);
+        let updated = report.outcomes.iter().all(|o| *o == Outcome::Updated);
+        assert!(updated, "{context}: {:?}", report.outcomes);
+        let update = check::agreed(self.cluster.workers(), &context);
+        self.cluster
+            .commit()
+            .expect("every worker has an updated step");
+        update
+    }
+
+    /// What the workers keep between steps.
+    pub fn kept(&self) -> Vec<Kept> {
+        check::kept(self.cluster.workers())
+    }
+
+    /// The messages of one step, which is then aborted.
+    pub fn messages(&mut self, gradients: &[Vec<f32>], k: usize, step: u64) -> Vec<Sent> {
+        let (record, recorded) = mpsc::channel();
+        self.cluster.set_fault(move |message| {
+            let sent = Sent {
+                from: message.from,
+                to: message.to,
+                round: message.round,
+                bytes: message.bytes.to_vec(),
+            };
+            // Nobody listens any more when a later step runs under the same rule.
+            let _ = record.send(sent);
+            Fault::None
+        });
+        self.run(gradients, k, step);
+        self.cluster.abort();
+        self.cluster.set_fault(|_| Fault::None);
+        recorded.try_iter().collect()
+    }
+
+    /// Lets `fault` happen to the one message like `sent`; all others arrive.
+    pub fn strike(&mut self, sent: &Sent, fault: Fault) {
+        let (from, to, round) = (sent.from, sent.to, sent.round);
+        self.cluster.set_fault(move |message| {
+            let struck = (message.from, message.to, message.round) == (from, to, round);
+            if struck { fault.clone() } else { Fault::None }
+        });
+    }
+
+    /// All messages arrive again.
+    pub fn heal(&mut self) {
+        self.cluster.set_fault(|_| Fault::None);
+    }
+}
