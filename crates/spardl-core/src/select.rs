@@ -3,7 +3,8 @@
 //! The pass ([`Selector::pass`]) accumulates the gradient and keeps, per block, the *candidates*: entries at or above a low
 //! threshold predicted from the last step. From then on a block is known through its *overlay*, the sorted list of its
 //! candidates and of every index that messages touched, with their current values; `work` itself is not written until
-//! the residual rule is applied at the end. So a step costs one pass over n, and O(k) after it.
+//! the residual rule is applied at the end. So a step costs one pass over n, and O(k) after it. Received lists wait in the
+//! overlay and are folded in together when the block's values are asked for.
 //!
 //! When a block is sparsified, the top-q of its overlay is exact if and only if the q-th largest *current* magnitude
 //! there is at least the low threshold (or that is 0, when every non-zero is a candidate). Otherwise that one block
@@ -22,8 +23,10 @@ use crate::partition::Partition;
 /// What is known of a block in this step.
 #[derive(Clone, Debug, Default)]
 struct Overlay {
-    /// Entries and touched entries with their current values, ascending.
+    /// Candidates and touched entries with their current values, ascending.
     entries: Entries,
+    /// Received lists, in the order they came, not yet part of `entries`.
+    pending: Vec<Entries>,
     /// Every entry of `work` with at least this magnitude is in `entries` (0: every non-zero).
     floor: f32,
     /// The indices that this worker selected from the block, ascending.
@@ -35,17 +38,15 @@ struct Overlay {
 struct Hint {
     /// The quota of the last selection; 0 before the first.
     quota: usize,
-    /// The q-th largest magnitude then.
-    level: f32,
-    /// The next floor is `level * margin`.
-    margin: f32,
+    /// The magnitude that `spare` times the quota of the block's known entries reached then: the next floor.
+    floor: f32,
+    /// How many entries to aim for, as a multiple of the quota.
+    spare: f32,
 }
 
-const FRESH: Hint = Hint {
-    quota: 0,
-    level: 0.0,
-    margin: 0.8,
-};
+const FRESH: Hint = Hint { quota: 0, floor: 0.0, spare: 1.25 };
+/// Where `spare` settles while predictions hold, and the most it grows to while they do not.
+const SPARE: (f32, f32) = (1.15, 3.0);
 
 /// Per-block selection for one worker and one bucket.
 #[derive(Clone, Debug)]
@@ -58,7 +59,7 @@ pub struct Selector {
     selected: u64,
     keys: Vec<u32>,
     spare: Entries,
-    gathered: Vec<f32>,
+    window: Window,
 }
 
 impl Selector {
@@ -74,7 +75,7 @@ impl Selector {
             selected: 0,
             keys: Vec::new(),
             spare: Entries::default(),
-            gathered: Vec::new(),
+            window: Window::default(),
         }
     }
 
@@ -118,6 +119,7 @@ impl Selector {
         for (block, &floor) in floors.iter().enumerate() {
             let overlay = &mut self.overlays[block];
             overlay.entries.clear();
+            overlay.pending.clear();
             overlay.sent.clear();
             overlay.floor = floor;
             let range = self.partition.range(block);
@@ -131,26 +133,26 @@ impl Selector {
         }
     }
 
-    /// Adds received entries (ascending, inside the block) to the block's current values.
+    /// Adds a received list (ascending, inside the block) to the block's current values.
     ///
-    /// A sum that is not finite raises the flag of `feedback`.
-    pub fn add(&mut self, block: usize, feedback: &mut Feedback, indices: &[u32], values: &[f32]) {
-        if indices.is_empty() {
+    /// A sum that overflows is the largest entry of its block, so it is selected, becomes final and is seen by everybody.
+    pub fn add(&mut self, block: usize, list: Entries) {
+        if !list.is_empty() {
+            self.overlays[block].pending.push(list);
+        }
+    }
+
+    /// Makes the received lists part of the known entries.
+    fn fold(&mut self, block: usize, work: &[f32]) {
+        let overlay = &mut self.overlays[block];
+        if overlay.pending.is_empty() {
             return;
         }
-        self.gathered.clear();
-        spardl_kernels::gather(self.kernels, feedback.work(), indices, &mut self.gathered);
-        let overlay = &mut self.overlays[block].entries;
         self.spare.clear();
-        merge_add(overlay, indices, values, &self.gathered, &mut self.spare);
-        std::mem::swap(overlay, &mut self.spare);
-        let top = overlay
-            .values
-            .iter()
-            .fold(0, |top, &value| top.max(magnitude(value)));
-        if top >= magnitude(f32::INFINITY) {
-            feedback.raise();
-        }
+        let range = self.partition.range(block);
+        self.window.fold(range, work, &overlay.entries, &overlay.pending, &mut self.spare);
+        std::mem::swap(&mut overlay.entries, &mut self.spare);
+        overlay.pending.clear();
     }
 
     /// Removes the `quota` largest entries of the block and appends them to `out` as they will be received: rounded to
@@ -166,18 +168,18 @@ impl Selector {
         if quota == 0 {
             return;
         }
+        self.fold(block, work);
         let mut level = self.nth_magnitude(block, quota);
         while !self.suffices(block, level) {
             self.rescan(block, work, quota);
             level = self.nth_magnitude(block, quota);
         }
-        let hint = &mut self.hints[block];
-        hint.quota = quota;
-        hint.level = f32::from_bits(level.unwrap_or(0));
         let limit = level.unwrap_or(0);
-        let above = self.overlays[block].entries.values.iter();
-        let above = above.filter(|&&value| magnitude(value) > limit).count();
-        self.take(block, limit, quota - above.min(quota), values, out);
+        self.learn(block, quota);
+        // `nth_magnitude` left the quota's keys, which reach the limit, at the end of `keys`.
+        let chosen = &self.keys[self.keys.len().saturating_sub(quota)..];
+        let ties = chosen.iter().filter(|&&key| key == limit).count();
+        self.take(block, limit, ties, values, out);
     }
 
     /// Removes the entries of the block of magnitude at least `threshold` (zeros never) and appends them to `out`, rounded
@@ -191,21 +193,31 @@ impl Selector {
         values: ValueType,
         out: &mut Entries,
     ) {
-        if threshold < self.overlays[block].floor {
-            self.rescans += 1;
-            self.lower_floor(block, work, threshold);
-        }
-        let limit = magnitude(threshold).max(1);
-        let count = self.count_above(block, threshold);
-        if count > cap {
+        self.reach(block, work, threshold);
+        if self.count_above(block, threshold) > cap {
             self.take_top(block, work, cap, values, out);
         } else {
-            self.take(block, limit - 1, 0, values, out);
+            let limit = magnitude(threshold).max(1);
+            self.take(block, limit, usize::MAX, values, out);
+        }
+    }
+
+    /// Every entry of the block with at least this magnitude is known (0: every non-zero).
+    pub fn floor(&self, block: usize) -> f32 {
+        self.overlays[block].floor
+    }
+
+    /// Makes every entry of magnitude at least `floor` known: scans the block again if the pass did not go that low.
+    pub fn reach(&mut self, block: usize, work: &[f32], floor: f32) {
+        self.fold(block, work);
+        if floor < self.overlays[block].floor {
+            self.rescans += 1;
+            self.lower_floor(block, work, floor);
         }
     }
 
     /// How many known entries of the block have a magnitude of at least `threshold`; exact when the pass or a rescan went
-    /// as low as that.
+    /// as low as that and nothing was added since.
     pub fn count_above(&self, block: usize, threshold: f32) -> usize {
         let limit = magnitude(threshold).max(1);
         let values = &self.overlays[block].entries.values;
@@ -215,7 +227,7 @@ impl Selector {
             .count()
     }
 
-    /// The block's known entries: candidates and whatever messages touched, with their current values.
+    /// The block's known entries: candidates and what messages touched before the last selection, with their current values.
     pub fn known(&self, block: usize) -> &Entries {
         &self.overlays[block].entries
     }
@@ -235,9 +247,9 @@ impl Selector {
             return 0.0;
         }
         let hint = self.hints[block];
-        let known = hint.quota > 0 && hint.level > 0.0;
+        let known = hint.quota > 0 && hint.floor > 0.0;
         if known && quota <= hint.quota + hint.quota / 16 + 1 && quota * 2 > hint.quota {
-            return hint.level * hint.margin;
+            return hint.floor;
         }
         let residual = &feedback.residual()[range.clone()];
         let gradient = &gradient[range];
@@ -257,13 +269,25 @@ impl Selector {
     fn suffices(&mut self, block: usize, level: Option<u32>) -> bool {
         let floor = self.overlays[block].floor;
         let enough = floor == 0.0 || level.is_some_and(|level| level >= magnitude(floor));
-        let hint = &mut self.hints[block];
-        hint.margin = if enough {
-            (hint.margin + 0.01).min(0.92)
-        } else {
-            (hint.margin - 0.1).max(0.5)
-        };
+        let spare = &mut self.hints[block].spare;
+        *spare = if enough { *spare * 0.98 } else { *spare * 1.5 }.clamp(SPARE.0, SPARE.1);
         enough
+    }
+
+    /// Predicts the next floor: what `spare` times the quota of the known entries reach, a little more for small quotas.
+    /// Expects the state that `nth_magnitude` left: the smaller keys, in any order, before the quota's.
+    fn learn(&mut self, block: usize, quota: usize) {
+        let hint = &mut self.hints[block];
+        hint.quota = quota;
+        let wanted = (quota as f32 * hint.spare + 3.0 * (quota as f32).sqrt()) as usize;
+        let below = self.keys.len().saturating_sub(quota);
+        let rank = self.keys.len().saturating_sub(wanted);
+        // Too few known to tell: the smallest known magnitude, and no more than the floor just used.
+        let reached = match rank {
+            0 => self.keys[..below].iter().copied().min().unwrap_or(0),
+            rank => *self.keys[..below].select_nth_unstable(rank).1,
+        };
+        hint.floor = f32::from_bits(reached);
     }
 
     fn rescan(&mut self, block: usize, work: &[f32], quota: usize) {
@@ -296,30 +320,37 @@ impl Selector {
         out: &mut Entries,
     ) {
         let Overlay { entries, sent, .. } = &mut self.overlays[block];
-        let first = out.indices.len();
+        let first = out.len();
+        // Written without branches on the data, which no predictor could guess: every entry goes to the end of the list, and
+        // the end moves when it is to stay there.
+        let mut end = first;
+        out.indices.resize(first + entries.len(), 0);
+        out.values.resize(first + entries.len(), 0.0);
         for (&index, value) in entries.indices.iter().zip(&mut entries.values) {
             let key = magnitude(*value);
-            if key < limit || key == 0 || (key == limit && ties == 0) {
-                continue;
-            }
-            ties -= usize::from(key == limit);
+            let tie = key == limit && ties > 0;
+            ties -= usize::from(tie);
             let wire = values.round(*value);
-            if wire != 0.0 {
-                out.indices.push(index);
-                out.values.push(wire);
-                // An infinite sum leaves no error behind: inf - inf would put NaN into a residual.
-                *value = if wire.is_finite() { *value - wire } else { 0.0 };
-            }
+            let chosen = (key > limit || tie) && wire != 0.0;
+            out.indices[end] = index;
+            out.values[end] = wire;
+            end += usize::from(chosen);
+            // An infinite sum leaves no error behind: inf - inf would put NaN into a residual.
+            let rest = if wire.is_finite() { *value - wire } else { 0.0 };
+            *value = if chosen { rest } else { *value };
         }
+        out.indices.truncate(end);
+        out.values.truncate(end);
         sent.extend_from_slice(&out.indices[first..]);
-        self.selected += (out.indices.len() - first) as u64;
+        self.selected += (end - first) as u64;
     }
 }
 
 /// The residual rules: what becomes of a block's current values once its final indices are known.
 impl Selector {
     /// Rule A, "return to origin": the current value where the index is final, the worker's own input elsewhere.
-    pub fn settle_final(&self, block: usize, work: &mut [f32], finals: &[u32]) {
+    pub fn settle_final(&mut self, block: usize, work: &mut [f32], finals: &[u32]) {
+        self.fold(block, work);
         let entries = &self.overlays[block].entries;
         for_common(&entries.indices, finals, |at, index| {
             work[index as usize] = entries.values[at]
@@ -327,7 +358,8 @@ impl Selector {
     }
 
     /// Rule B, "keep where dropped": the current value everywhere.
-    pub fn settle_all(&self, block: usize, work: &mut [f32]) {
+    pub fn settle_all(&mut self, block: usize, work: &mut [f32]) {
+        self.fold(block, work);
         let entries = &self.overlays[block].entries;
         spardl_kernels::scatter(self.kernels, work, &entries.indices, &entries.values);
     }
@@ -360,32 +392,66 @@ pub fn for_common(a: &[u32], b: &[u32], mut each: impl FnMut(usize, u32)) {
     }
 }
 
-/// `known` plus the received entries; where an index is not known yet, its value in `work` is in `base`.
-fn merge_add(known: &Entries, indices: &[u32], values: &[f32], base: &[f32], out: &mut Entries) {
-    let total = known.indices.len() + indices.len();
-    out.indices.resize(total, 0);
-    out.values.resize(total, 0.0);
-    let (mut i, mut j, mut at) = (0, 0, 0);
-    while i < known.indices.len() && j < indices.len() {
-        let (x, y) = (known.indices[i], indices[j]);
-        let own = if x <= y { known.values[i] } else { base[j] };
-        out.indices[at] = x.min(y);
-        out.values[at] = if y <= x { own + values[j] } else { own };
-        i += usize::from(x <= y);
-        j += usize::from(y <= x);
-        at += 1;
+/// Scratch for folding lists: a stretch of the block small enough for the cache.
+#[derive(Clone, Debug, Default)]
+struct Window {
+    sums: Vec<f32>,
+    touched: Vec<u64>,
+}
+
+impl Window {
+    const LEN: usize = 1 << 14;
+
+    /// `known` plus the received `lists` in their order; where an index is not known yet, its value in `work` comes first.
+    fn fold(
+        &mut self,
+        range: std::ops::Range<usize>,
+        work: &[f32],
+        known: &Entries,
+        lists: &[Entries],
+        out: &mut Entries,
+    ) {
+        self.sums.resize(Self::LEN, 0.0);
+        self.touched.resize(Self::LEN / 64, 0);
+        out.reserve(known.len() + lists.iter().map(Entries::len).sum::<usize>());
+        let mut at = vec![0; lists.len() + 1];
+        for start in range.clone().step_by(Self::LEN) {
+            let end = (start + Self::LEN).min(range.end);
+            let stretch = &work[start..end];
+            let entries = entries_until(known, &mut at[0], end);
+            for (&index, &value) in entries.0.iter().zip(entries.1) {
+                let slot = index as usize - start;
+                self.touched[slot / 64] |= 1 << (slot % 64);
+                self.sums[slot] = value;
+            }
+            for (list, at) in lists.iter().zip(&mut at[1..]) {
+                let entries = entries_until(list, at, end);
+                for (&index, &value) in entries.0.iter().zip(entries.1) {
+                    let slot = index as usize - start;
+                    let (word, bit) = (&mut self.touched[slot / 64], 1 << (slot % 64));
+                    let before = if *word & bit == 0 { stretch[slot] } else { self.sums[slot] };
+                    *word |= bit;
+                    self.sums[slot] = before + value;
+                }
+            }
+            for (word, bits) in self.touched.iter_mut().enumerate() {
+                let mut rest = std::mem::take(bits);
+                while rest != 0 {
+                    let slot = word * 64 + rest.trailing_zeros() as usize;
+                    out.indices.push((start + slot) as u32);
+                    out.values.push(self.sums[slot]);
+                    rest &= rest - 1;
+                }
+            }
+        }
     }
-    out.indices.truncate(at);
-    out.values.truncate(at);
-    out.indices.extend_from_slice(&known.indices[i..]);
-    out.values.extend_from_slice(&known.values[i..]);
-    out.indices.extend_from_slice(&indices[j..]);
-    out.values.extend(
-        base[j..]
-            .iter()
-            .zip(&values[j..])
-            .map(|(base, value)| base + value),
-    );
+}
+
+/// The entries of an ascending list from position `at` up to index `end`; moves `at` behind them.
+fn entries_until<'a>(list: &'a Entries, at: &mut usize, end: usize) -> (&'a [u32], &'a [f32]) {
+    let from = *at;
+    *at += list.indices[from..].partition_point(|&index| (index as usize) < end);
+    (&list.indices[from..*at], &list.values[from..*at])
 }
 
 /// The union of two ascending lists; `upper` wins where both have an index.

@@ -127,19 +127,13 @@ impl Worker {
             .expect(self.team.rank(position + size - round.gap), bound)
     }
 
-    fn add_blocks(
-        &mut self,
-        feedback: &mut Feedback,
-        received: Received<'_>,
-        at: usize,
-    ) -> Result<(), ProtocolError> {
+    fn add_blocks(&mut self, received: Received<'_>, at: usize) -> Result<(), ProtocolError> {
         let round = self.rounds[at];
         received.read(0, |reader| {
             for block in round.received(self.team.position(), self.team.size()) {
-                self.scratch.clear();
-                self.block_at(block).decode(reader, &mut self.scratch)?;
-                let Entries { indices, values } = &self.scratch;
-                self.selector.add(block, feedback, indices, values);
+                let mut list = Entries::default();
+                self.block_at(block).decode(reader, &mut list)?;
+                self.selector.add(block, list);
             }
             Ok(())
         })
@@ -192,7 +186,7 @@ impl Worker {
         received.read(0, |reader| self.block().decode(reader, &mut theirs))?;
         self.raise_if_huge(feedback, [&self.own, &theirs]);
         let sum = list::sum(&self.own, &theirs);
-        self.keep_top(feedback, &sum, 2 * gap);
+        self.keep_top(&sum, 2 * gap);
         Ok(())
     }
 
@@ -212,7 +206,7 @@ impl Worker {
         if self.shortens_lists() {
             self.length.learn(sum.len(), self.block().quota, teams);
         }
-        self.keep_top(feedback, &sum, teams);
+        self.keep_top(&sum, teams);
         Ok(())
     }
 
@@ -233,13 +227,12 @@ impl Worker {
 
     /// Keeps the quota of a sum that `group` teams hold identically. The rest, and the rounding errors, go whole to one of
     /// them, which rotates with the step: shares could not be represented exactly.
-    fn keep_top(&mut self, feedback: &mut Feedback, sum: &Entries, group: usize) {
+    fn keep_top(&mut self, sum: &Entries, group: usize) {
         let (kept, left) = list::split_top(sum, self.block().quota, self.config.codec.values);
         self.own = kept;
         if self.column.position() % group == (self.step % group as u64) as usize {
             let block = self.team.position();
-            self.selector
-                .add(block, feedback, &left.indices, &left.values);
+            self.selector.add(block, left);
         }
     }
 
@@ -282,7 +275,7 @@ impl Worker {
         Ok(())
     }
 
-    fn collect(&self, block: usize, work: &mut [f32], finals: std::ops::Range<usize>) {
+    fn collect(&mut self, block: usize, work: &mut [f32], finals: std::ops::Range<usize>) {
         let finals = &self.update.indices()[finals];
         match self.config.residual {
             Residual::None => {}
@@ -348,7 +341,7 @@ impl Machine for Worker {
         match &mut self.phase {
             Phase::Scatter(at) => {
                 let at = *at;
-                self.add_blocks(feedback, received, at)?;
+                self.add_blocks(received, at)?;
                 self.phase = Phase::Scatter(at + 1);
             }
             Phase::Doubling(gap) => {
