@@ -12,7 +12,7 @@ use crate::transport::{Connect, TransportError};
 /// Runs `work` once per worker of a world of `size` threads and returns the results in rank order.
 ///
 /// A worker that returns or panics drops its transport, so the others end with
-/// [`TransportError::PeerLost`](crate::TransportError::PeerLost) instead of waiting for it.
+/// [`TransportError::PeerLost`] instead of waiting for it.
 ///
 /// ```
 /// use spardl_drive::{Transport, run_workers};
