@@ -14,6 +14,7 @@ mod options;
 pub mod registry;
 mod spardl;
 mod topk_a;
+mod topk_a2;
 
 pub use dense::Dense;
 pub use dense_rabenseifner::DenseRabenseifner;
@@ -21,3 +22,4 @@ pub use dense_ring::DenseRing;
 pub use options::Options;
 pub use spardl::{Residual, Sag, SparDl};
 pub use topk_a::TopkA;
+pub use topk_a2::TopkA2;

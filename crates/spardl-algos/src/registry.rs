@@ -4,7 +4,7 @@
 
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
-use crate::{Dense, DenseRabenseifner, DenseRing, Options, SparDl, TopkA};
+use crate::{Dense, DenseRabenseifner, DenseRing, Options, SparDl, TopkA, TopkA2};
 
 /// A method of the registry.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,17 @@ pub const METHODS: &[Entry] = &[
         source: include_str!("topk_a.rs"),
         build: |options| {
             Ok(Box::new(TopkA {
+                codec: options.codec,
+            }))
+        },
+    },
+    Entry {
+        name: "topk-a2",
+        summary: "topk-a, then the k largest of the sum",
+        options: &[],
+        source: include_str!("topk_a2.rs"),
+        build: |options| {
+            Ok(Box::new(TopkA2 {
                 codec: options.codec,
             }))
         },
