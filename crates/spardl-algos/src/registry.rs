@@ -4,7 +4,7 @@
 
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
-use crate::{Dense, DenseRabenseifner, DenseRing, Options, SparDl, TopkA, TopkA2};
+use crate::{Dense, DenseRabenseifner, DenseRing, GTopk, Options, SparDl, TopkA, TopkA2};
 
 /// A method of the registry.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +62,16 @@ pub const METHODS: &[Entry] = &[
                 codec: options.codec,
             }))
         },
+    },
+    Entry {
+        name: "gtopk",
+        summary: "gTop-k: lists of k merged up a binomial tree and broadcast",
+        options: &[(
+            "residual",
+            "global (nothing is lost), published (loses what merges drop)",
+        )],
+        source: include_str!("gtopk.rs"),
+        build: |options| Ok(Box::new(GTopk::from_options(options)?)),
     },
     Entry {
         name: "dense",
