@@ -9,6 +9,7 @@
 mod dense;
 mod dense_rabenseifner;
 mod dense_ring;
+mod gaussian_k;
 mod gtopk;
 mod list_gather;
 mod options;
@@ -20,6 +21,7 @@ mod topk_a2;
 pub use dense::Dense;
 pub use dense_rabenseifner::DenseRabenseifner;
 pub use dense_ring::DenseRing;
+pub use gaussian_k::{GaussianK, Preset};
 pub use gtopk::{Dropped, GTopk};
 pub use options::Options;
 pub use spardl::{Residual, Sag, SparDl};

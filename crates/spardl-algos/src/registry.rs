@@ -4,7 +4,9 @@
 
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
-use crate::{Dense, DenseRabenseifner, DenseRing, GTopk, Options, SparDl, TopkA, TopkA2};
+use crate::{
+    Dense, DenseRabenseifner, DenseRing, GTopk, GaussianK, Options, SparDl, TopkA, TopkA2,
+};
 
 /// A method of the registry.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,16 @@ pub const METHODS: &[Entry] = &[
         )],
         source: include_str!("gtopk.rs"),
         build: |options| Ok(Box::new(GTopk::from_options(options)?)),
+    },
+    Entry {
+        name: "gaussian-k",
+        summary: "what exceeds a threshold from mean and deviation, gathered by all and summed",
+        options: &[(
+            "preset",
+            "vgg, lstm, bert: how the threshold is corrected when the count is off",
+        )],
+        source: include_str!("gaussian_k.rs"),
+        build: |options| Ok(Box::new(GaussianK::from_options(options)?)),
     },
     Entry {
         name: "dense",

@@ -1,0 +1,432 @@
+//! Gaussiank (Shi et al., "Understanding Top-k Sparsification in Distributed Deep Learning", 2019): a threshold from mean and
+//! deviation in place of an exact top-k.
+//!
+//! The idea: if the elements were normally distributed, those of magnitude above `mean + z * deviation` with
+//! `z = Phi^-1(1 - density/2)` would be about k. Each worker computes its own threshold, corrects it a few times when the count
+//! is off, and sends what lies above; all lists are gathered and added in rank order as in TopkA.
+//!
+//! Words: *density* = k/n; a *correction* divides the threshold when the count is too low (multiplies it when too high, preset
+//! vgg only). Presets are those of the published programs: *vgg* (default) up to 20 steps of 1.02 into 3k/4..5k/4; *lstm* up to
+//! 50 steps of 1.012 down to 3k/4; *bert* up to 20 steps of 1.012 down to 5k/6, only when the first count is below 3k/4.
+//!
+//! Example, 5 workers, n = 8, k = 2, so z = 1.15. Worker 0 has (0 6 0 1 -1 0 0 2): mean 1, deviation 2.2, threshold 3.54, it
+//! sends {1:6}; one entry is not below 3k/4 = 1. Worker 1 has 3 everywhere: deviation 0, nothing lies strictly above 3; one
+//! correction later all eight do, and 4k = 8 may be sent. The others have zeros and send nothing. The update is 3 everywhere
+//! but for the 9 at index 1.
+//!
+//! Rounds: ceil(log2 P). Bytes: at most 4 k (P - 1) entries per worker, about k (P - 1) when the threshold is right.
+//!
+//! Local work: besides the pass, mean and deviation read the array once more; it is what the method needs. The counts of the
+//! corrections look only at the candidates of the pass, which goes somewhat below the last step's lowest threshold; the
+//! array is scanned again only when a threshold falls below that.
+//!
+//! Limitations: gradients have heavier tails than a normal distribution, so the count can be far from k. The mean is added
+//! although magnitudes are compared: negating the input may change the selection. The update has up to 4 k P entries.
+//!
+//! Differs from the authors' code: at most 4k entries are sent, the largest; when nothing is selected and the input is not zero, the
+//! k largest are; k >= n sends everything, k = 0 nothing. One all-gather of lists instead of three (counts, indices, values).
+//! The quantile is Acklam's rational approximation (relative error 1.2e-9); it and the threshold may use `ln`, since each
+//! worker's threshold is its own and need not agree with any other.
+
+use spardl_core::{
+    Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine, Selector,
+    Support, ValueType, World,
+};
+use spardl_kernels::Level;
+
+use crate::Options;
+use crate::list_gather::{self, Deliver, Select, Worker};
+
+/// How the threshold is corrected when the first count is off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preset {
+    /// Both ways, into 3k/4..5k/4.
+    #[default]
+    Vgg,
+    /// Down only, with many small steps.
+    Lstm,
+    /// Down only, and a little further than what triggers it.
+    Bert,
+}
+
+impl Preset {
+    /// All presets, by name.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("vgg", Self::Vgg),
+        ("lstm", Self::Lstm),
+        ("bert", Self::Bert),
+    ];
+
+    /// Ok-Topk's repository, `GaussianCompressor.compress` in `{VGG,LSTM,BERT/bert}/compression.py`.
+    const fn correction(self, k: usize) -> Correction {
+        let (step, steps, enough, too_many) = match self {
+            Self::Vgg => (1.02, 20, 3 * k / 4, 5 * k / 4),
+            Self::Lstm => (1.012, 50, 3 * k / 4, usize::MAX),
+            Self::Bert => (1.012, 20, 5 * k / 6, usize::MAX),
+        };
+        Correction {
+            step,
+            steps,
+            too_few: 3 * k / 4,
+            enough,
+            too_many,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        let named = Self::ALL.iter().find(|(_, preset)| *preset == self);
+        named.expect("every preset is in the list").0
+    }
+}
+
+/// The loops of a preset for one `k`.
+#[derive(Clone, Copy, Debug)]
+struct Correction {
+    step: f64,
+    steps: u32,
+    /// A first count below this starts the way down, which ends at `enough`.
+    too_few: usize,
+    enough: usize,
+    /// A first count above this starts the way up, which ends there.
+    too_many: usize,
+}
+
+/// All-gather of every worker's entries above its own threshold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GaussianK {
+    /// How entries travel.
+    pub codec: Codec,
+    /// How the threshold is corrected.
+    pub preset: Preset,
+}
+
+impl GaussianK {
+    /// Gaussiank with the options that concern it.
+    ///
+    /// # Errors
+    /// When `preset` is not one.
+    pub fn from_options(options: &Options) -> Result<Self, ConfigError> {
+        let parse = |name: &str| {
+            Preset::ALL
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, p)| *p)
+        };
+        let preset = options.parsed(
+            "gaussian-k",
+            "preset",
+            Preset::default(),
+            "vgg, lstm or bert",
+            parse,
+        )?;
+        Ok(Self {
+            codec: options.codec,
+            preset,
+        })
+    }
+}
+
+impl Algorithm for GaussianK {
+    fn name(&self) -> &'static str {
+        "gaussian-k"
+    }
+
+    fn describe(&self) -> String {
+        let (preset, values) = (self.preset.name(), self.codec.values);
+        format!("gaussian-k preset={preset} values={values}")
+    }
+
+    fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
+        let select = Threshold::new(self.preset);
+        let worker = Worker::new(world, layout.len(), self.codec, Deliver::Whole, select);
+        Ok(Box::new(worker))
+    }
+
+    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+        let most = Threshold::new(self.preset).most(k, len);
+        list_gather::cost(self.codec, workers, len, most)
+    }
+
+    fn laws(&self) -> Laws {
+        Laws {
+            conserves: true,
+            keeps_residual: true,
+            support: Support::FourKPerWorker,
+            lossless_when_full: true,
+            scales: true,
+        }
+    }
+}
+
+/// Selection above `mean + z * deviation`.
+#[derive(Debug)]
+struct Threshold {
+    preset: Preset,
+    /// The lowest threshold of the last step, to guess how low the next pass must go; it never changes a result.
+    lowest: f32,
+}
+
+impl Threshold {
+    const fn new(preset: Preset) -> Self {
+        Self {
+            preset,
+            lowest: 0.0,
+        }
+    }
+
+    fn pass(&self, selector: &mut Selector, feedback: &mut Feedback, input: Input<'_>) {
+        if self.lowest > 0.0 && self.lowest.is_finite() {
+            selector.pass_above(feedback, input.gradient, &[self.lowest * REACH]);
+        } else {
+            selector.pass(feedback, input.gradient, &[input.k]);
+        }
+    }
+
+    /// The corrected threshold: strictly above it lie the entries to send.
+    fn corrected(&mut self, selector: &mut Selector, work: &[f32], k: usize) -> f32 {
+        let (mean, deviation) = moments(work);
+        let mut threshold = mean + upper_quantile(k as f64 / work.len() as f64 / 2.0) * deviation;
+        let loops = self.preset.correction(k);
+        let first = count(selector, work, threshold);
+        self.lowest = threshold as f32;
+        if first < loops.too_few {
+            let mut now = first;
+            for _ in 0..loops.steps {
+                if now >= loops.enough {
+                    break;
+                }
+                threshold /= loops.step;
+                now = count(selector, work, threshold);
+            }
+            self.lowest = threshold as f32;
+        } else if first > loops.too_many {
+            let mut now = first;
+            for _ in 0..loops.steps {
+                if now <= loops.too_many {
+                    break;
+                }
+                threshold *= loops.step;
+                now = count(selector, work, threshold);
+            }
+        }
+        threshold as f32
+    }
+}
+
+/// A pass or a scan goes to this part of the threshold it is for, so that small moves need no other.
+const REACH: f32 = 0.9;
+
+impl Select for Threshold {
+    fn most(&self, k: usize, len: u32) -> usize {
+        k.saturating_mul(4).min(len as usize)
+    }
+
+    fn select(
+        &mut self,
+        selector: &mut Selector,
+        feedback: &mut Feedback,
+        input: Input<'_>,
+        values: ValueType,
+    ) -> Entries {
+        let (k, len) = (input.k, feedback.len());
+        let mut own = Entries::default();
+        if k == 0 || k >= len {
+            selector.pass(feedback, input.gradient, &[k]);
+            selector.take_top(0, feedback.work(), k, values, &mut own);
+            return own;
+        }
+        self.pass(selector, feedback, input);
+        let work = feedback.work();
+        let threshold = strictly_above(self.corrected(selector, work, k));
+        let most = self.most(k, len as u32);
+        selector.take_above(0, work, threshold, most, values, &mut own);
+        if own.is_empty() {
+            selector.take_top(0, work, k, values, &mut own);
+        }
+        own
+    }
+}
+
+/// How many magnitudes exceed the threshold.
+fn count(selector: &mut Selector, work: &[f32], threshold: f64) -> usize {
+    let least = strictly_above(threshold as f32);
+    if least < selector.floor(0) {
+        selector.reach(0, work, least * REACH);
+    }
+    selector.count_above(0, least)
+}
+
+/// The least magnitude that exceeds the threshold; 0 (every non-zero) when all do.
+fn strictly_above(threshold: f32) -> f32 {
+    if threshold >= 0.0 {
+        threshold.next_up()
+    } else {
+        0.0
+    }
+}
+
+/// Mean and standard deviation (of a sample, as torch's), in one read of the array.
+fn moments(values: &[f32]) -> (f64, f64) {
+    /// The second of the two sums finds these elements in the first-level cache.
+    const CHUNK: usize = 4096;
+    let level = Level::best();
+    let (mut sum, mut squares) = (0.0, 0.0);
+    for chunk in values.chunks(CHUNK) {
+        sum += spardl_kernels::sum(level, chunk);
+        squares += spardl_kernels::sum_of_squares(level, chunk);
+    }
+    let count = values.len() as f64;
+    let mean = sum / count;
+    let variance = (squares - sum * mean) / (count - 1.0).max(1.0);
+    (mean, variance.max(0.0).sqrt())
+}
+
+/// `Phi^-1(1 - tail)` for `0 < tail <= 1/2` (P. J. Acklam's approximation).
+fn upper_quantile(tail: f64) -> f64 {
+    const CENTRE: [f64; 6] = [
+        -3.969_683_028_665_376e1,
+        2.209_460_984_245_205e2,
+        -2.759_285_104_469_687e2,
+        1.383_577_518_672_69e2,
+        -3.066_479_806_614_716e1,
+        2.506_628_277_459_239,
+    ];
+    const CENTRE_BELOW: [f64; 6] = [
+        -5.447_609_879_822_406e1,
+        1.615_858_368_580_409e2,
+        -1.556_989_798_598_866e2,
+        6.680_131_188_771_972e1,
+        -1.328_068_155_288_572e1,
+        1.0,
+    ];
+    const TAIL: [f64; 6] = [
+        -7.784_894_002_430_293e-3,
+        -3.223_964_580_411_365e-1,
+        -2.400_758_277_161_838,
+        -2.549_732_539_343_734,
+        4.374_664_141_464_968,
+        2.938_163_982_698_783,
+    ];
+    const TAIL_BELOW: [f64; 5] = [
+        7.784_695_709_041_462e-3,
+        3.224_671_290_700_398e-1,
+        2.445_134_137_142_996,
+        3.754_408_661_907_416,
+        1.0,
+    ];
+    const BREAK: f64 = 0.024_25;
+    let at = |coefficients: &[f64], x: f64| coefficients.iter().fold(0.0, |sum, c| sum * x + c);
+    if tail < BREAK {
+        let q = (-2.0 * tail.ln()).sqrt();
+        -at(&TAIL, q) / at(&TAIL_BELOW, q)
+    } else {
+        let q = 0.5 - tail;
+        q * at(&CENTRE, q * q) / at(&CENTRE_BELOW, q * q)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spardl_sim::Cluster;
+    use spardl_testkit::{check, generate};
+
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (density, z) in [
+            (1.0, 0.0),
+            (0.5, 0.674_489_750_2),
+            (0.05, 1.959_963_984_5),
+            (0.049, 1.968_591_669_2),
+            (0.048, 1.977_368_428_2),
+            (0.01, 2.575_829_303_5),
+            (0.001, 3.290_526_731_5),
+            (1e-6, 4.891_638_475_7),
+        ] {
+            let got = upper_quantile(density / 2.0);
+            assert!((got - z).abs() < 2e-7, "density {density}: {got}, not {z}");
+        }
+    }
+
+    #[test]
+    fn the_example_of_the_header_comes_out() {
+        let mut inputs = vec![vec![0.0; 8]; 5];
+        inputs[0] = vec![0.0, 6.0, 0.0, 1.0, -1.0, 0.0, 0.0, 2.0];
+        inputs[1] = vec![3.0; 8];
+        let mut cluster = Cluster::new(&GaussianK::default(), 5, &Layout::flat(8)).unwrap();
+        cluster.step(&inputs, 2, 0).unwrap();
+        let update = check::agreed(cluster.workers(), "gaussian-k");
+        assert_eq!(update, [3.0, 9.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]);
+    }
+
+    /// The selection by the published loops, each count over the whole array.
+    fn published(values: &[f32], k: usize, preset: Preset) -> Vec<usize> {
+        let (mean, deviation) = moments(values);
+        let mut threshold = mean + upper_quantile(k as f64 / values.len() as f64 / 2.0) * deviation;
+        let loops = preset.correction(k);
+        let above = |threshold: f64| {
+            let exceeds = |i: &usize| values[*i].abs() > threshold as f32;
+            (0..values.len()).filter(exceeds).collect::<Vec<_>>()
+        };
+        let mut selected = above(threshold);
+        let down = selected.len() < loops.too_few;
+        let up = selected.len() > loops.too_many;
+        for _ in 0..loops.steps {
+            if down && selected.len() < loops.enough {
+                threshold /= loops.step;
+            } else if up && selected.len() > loops.too_many {
+                threshold *= loops.step;
+            }
+            selected = above(threshold);
+        }
+        selected
+    }
+
+    #[test]
+    fn counting_candidates_selects_what_counting_everything_does() {
+        let (len, k) = (20_000, 200);
+        for (_, preset) in Preset::ALL {
+            let mut select = Threshold::new(preset);
+            let mut selector = Selector::new(spardl_core::Partition::even(len, 1));
+            for seed in 0..6 {
+                // Scales change from step to step, so that the guessed reach is too low and too high.
+                let scale = [1.0, 1.0, 8.0, 8.0, 0.1, 0.1][seed as usize];
+                let mut gradient = generate::fractions(seed, 1, len as usize).swap_remove(0);
+                gradient
+                    .iter_mut()
+                    .for_each(|v| *v = scale * v.abs().sqrt().copysign(*v));
+                let expected = published(&gradient, k, preset);
+                assert!((1..4 * k).contains(&expected.len()), "{}", expected.len());
+                let mut feedback = Feedback::new(len as usize);
+                let input = Input {
+                    gradient: &gradient,
+                    k,
+                    step: seed,
+                };
+                let own = select.select(&mut selector, &mut feedback, input, ValueType::F32);
+                let got: Vec<usize> = own.indices.iter().map(|&i| i as usize).collect();
+                assert_eq!(got, expected, "{preset:?} step {seed}");
+                assert!(selector.rescans() <= 6, "{} rescans", selector.rescans());
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_selection_falls_back_and_a_large_one_is_capped() {
+        let cases: [(Vec<f32>, usize); 3] = [
+            // A single outlier in preset bert: the deviation is dominated by it.
+            (
+                (0..100).map(|i| if i == 7 { 1e6 } else { 1.0 }).collect(),
+                1,
+            ),
+            (vec![-5.0; 100], 40),
+            (vec![0.0; 100], 0),
+        ];
+        for (gradient, count) in cases {
+            let mut cluster = Cluster::new(&GaussianK::default(), 1, &Layout::flat(100)).unwrap();
+            cluster.step(&[gradient], 10, 0).unwrap();
+            assert_eq!(cluster.workers()[0].update().nnz(), count);
+        }
+    }
+}
