@@ -66,7 +66,8 @@ pub trait Transport {
     fn settle(&mut self);
 
     /// Gives up all rounds in flight and moves to the next epoch, so that messages of the lost step cannot be taken for
-    /// messages of a later one. Tells the peers where the engine allows it; they learn of it by the next message otherwise.
+    /// messages of a later one. Sends the new stamp to every peer that is still there: those that wait for this worker end
+    /// at once instead of at their deadline.
     fn abandon(&mut self);
 }
 
