@@ -44,7 +44,11 @@ struct Hint {
     spare: f32,
 }
 
-const FRESH: Hint = Hint { quota: 0, floor: 0.0, spare: 1.25 };
+const FRESH: Hint = Hint {
+    quota: 0,
+    floor: 0.0,
+    spare: 1.25,
+};
 /// Where `spare` settles while predictions hold, and the most it grows to while they do not.
 const SPARE: (f32, f32) = (1.15, 3.0);
 
@@ -150,7 +154,13 @@ impl Selector {
         }
         self.spare.clear();
         let range = self.partition.range(block);
-        self.window.fold(range, work, &overlay.entries, &overlay.pending, &mut self.spare);
+        self.window.fold(
+            range,
+            work,
+            &overlay.entries,
+            &overlay.pending,
+            &mut self.spare,
+        );
         std::mem::swap(&mut overlay.entries, &mut self.spare);
         overlay.pending.clear();
     }
@@ -341,7 +351,12 @@ impl Selector {
         }
         out.indices.truncate(end);
         out.values.truncate(end);
+        let again = !sent.is_empty();
         sent.extend_from_slice(&out.indices[first..]);
+        if again {
+            sent.sort_unstable();
+            sent.dedup();
+        }
         self.selected += (end - first) as u64;
     }
 }
@@ -429,7 +444,11 @@ impl Window {
                 for (&index, &value) in entries.0.iter().zip(entries.1) {
                     let slot = index as usize - start;
                     let (word, bit) = (&mut self.touched[slot / 64], 1 << (slot % 64));
-                    let before = if *word & bit == 0 { stretch[slot] } else { self.sums[slot] };
+                    let before = if *word & bit == 0 {
+                        stretch[slot]
+                    } else {
+                        self.sums[slot]
+                    };
                     *word |= bit;
                     self.sums[slot] = before + value;
                 }
