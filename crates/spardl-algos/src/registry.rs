@@ -5,7 +5,7 @@
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
 use crate::{
-    Dense, DenseRabenseifner, DenseRing, GTopk, GaussianK, Options, SparDl, TopkA, TopkA2,
+    Dense, DenseRabenseifner, DenseRing, GTopk, GaussianK, OkTopk, Options, SparDl, TopkA, TopkA2,
 };
 
 /// A method of the registry.
@@ -42,6 +42,35 @@ pub const METHODS: &[Entry] = &[
         ],
         source: include_str!("spardl/mod.rs"),
         build: |options| Ok(Box::new(SparDl::from_options(options))),
+    },
+    Entry {
+        name: "ok-topk",
+        summary: "Ok-Topk: thresholds and regions reused between exact steps, O(k) volume",
+        options: &[
+            (
+                "preset",
+                "vgg, lstm, bert: the bands that thresholds follow",
+            ),
+            ("tau", "steps between two cuts of the regions (64)"),
+            (
+                "tau-prime",
+                "steps between two exact thresholds (32; bert 128)",
+            ),
+            (
+                "balance",
+                "auto, always, never: even out the shares before the all-gather",
+            ),
+            (
+                "balance-trigger",
+                "auto: when the largest share exceeds this many times the average (4)",
+            ),
+            (
+                "residual",
+                "intersection, published-unsorted (does not conserve): what is cleared",
+            ),
+        ],
+        source: include_str!("ok_topk/mod.rs"),
+        build: |options| Ok(Box::new(OkTopk::from_options(options)?)),
     },
     Entry {
         name: "topk-a",
@@ -209,7 +238,7 @@ mod tests {
         let error = build("spardle", &Options::default())
             .unwrap_err()
             .to_string();
-        assert!(error.contains("spardl, topk-a"), "{error}");
+        assert!(error.contains("use one of spardl, "), "{error}");
         let mut options = Options::default();
         options.set.insert("tau".to_owned(), "3".to_owned());
         let error = build("dense", &options).unwrap_err().to_string();

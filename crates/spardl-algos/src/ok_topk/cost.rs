@@ -1,0 +1,41 @@
+//! What a step of Ok-Topk costs at most: an ordinary step that cuts regions anew and balances, with all caps reached.
+
+use spardl_core::phase::{AllGather, AllToAll, all_reduce_bytes};
+use spardl_core::schedule::ceil_log2;
+use spardl_core::{Cost, HEADER_LEN};
+
+use super::{CAP, OkTopk, PEERS_PER_ROUND};
+
+/// Which step is exact, cuts regions or balances depends on more than its number, so the range covers all kinds.
+pub(super) fn cost(config: &OkTopk, workers: usize, len: u32, k: usize) -> Cost {
+    let most = k.saturating_mul(CAP).min(len as usize);
+    let log = u64::from(ceil_log2(workers));
+    let peers = workers as u64 - 1;
+    let list = config.codec.list_bound(len, most) as u64;
+    // A selection is cut into a list for each owner; raw indices bound what a cut costs.
+    let empty = config.codec.list_bound(len, 0) as u64;
+    let raw = most as u64 * (4 + config.codec.values.bytes() as u64);
+    let gathered = |len: usize| AllGather::body_bytes(0, &vec![len; workers]);
+
+    let fewest = u64::from(AllToAll::rounds(workers, PEERS_PER_ROUND)) + log;
+    let (mut rounds, mut messages) = (fewest, peers + log);
+    let items = 4 * peers;
+    let mut bytes = items + peers * empty + raw + gathered(list as usize);
+    if workers > 1 {
+        rounds += 2 * log;
+        messages += 2 * log;
+        let cuts = workers as u32 - 1;
+        let reduce = |position| all_reduce_bytes(position, workers, cuts, 8);
+        bytes += (0..workers).map(reduce).max().unwrap_or(0);
+    }
+    if config.can_balance(workers) {
+        rounds += log + 1;
+        messages += log + peers;
+        bytes += gathered(4) + peers * empty + raw;
+    }
+    Cost {
+        rounds: fewest as u32..=rounds as u32,
+        messages,
+        bytes_max: bytes + messages * HEADER_LEN as u64,
+    }
+}

@@ -1,0 +1,395 @@
+//! One worker's side of Ok-Topk.
+
+use spardl_core::phase::{AllGather, AllReduce, AllToAll, Items};
+use spardl_core::{
+    ConfigError, DecodeError, Entries, Feedback, Group, Input, Machine, MethodState, Partition,
+    ProtocolError, Received, Round, Selector, SparseVec, Tally, Turn, Update, ValueType, World,
+    list, schedule,
+};
+
+use super::balance::{Balance, Plan, is_skewed};
+use super::controller::Controller;
+use super::local::{least, mean_cuts, propose_cuts, select};
+use super::span::Span;
+use super::{CAP, OkTopk, PEERS_PER_ROUND};
+
+/// Where in the step the worker is.
+#[derive(Debug)]
+enum Phase {
+    /// The sums of all proposed cuts on their way.
+    Repartition(AllReduce, Vec<i64>),
+    /// The selections on their way to the owners of the regions.
+    Split(AllToAll),
+    /// The sizes of the shares on their way.
+    Counts(AllGather),
+    /// Balance: the one round that turns shares into pieces, until it is asked for.
+    Moves(Plan, Option<Round>),
+    /// The shares or pieces on their way to everybody.
+    Gather(AllGather, Vec<Span>),
+    /// Between steps.
+    Idle,
+}
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    config: OkTopk,
+    group: Group,
+    /// One block: the threshold knows no regions.
+    selector: Selector,
+    control: Controller,
+    k: usize,
+    exact: bool,
+    phase: Phase,
+    /// What this worker selected.
+    selection: Entries,
+    /// What this worker puts forward: its share, later its piece.
+    share: Entries,
+    entries_sent: u64,
+    update: SparseVec,
+}
+
+impl Worker {
+    pub(super) fn new(config: OkTopk, world: World, len: u32) -> Self {
+        let group = world.everyone();
+        Self {
+            config,
+            group,
+            selector: Selector::new(Partition::even(len, 1)),
+            control: Controller::new(&config, group.size(), len),
+            k: 0,
+            exact: false,
+            phase: Phase::Idle,
+            selection: Entries::default(),
+            share: Entries::default(),
+            entries_sent: 0,
+            update: SparseVec::new(len),
+        }
+    }
+
+    fn values(&self) -> ValueType {
+        self.config.codec.values
+    }
+
+    /// The most entries of a selection, a share and the update.
+    fn cap(&self) -> usize {
+        let times = if self.exact { 1 } else { CAP };
+        self.k.saturating_mul(times)
+    }
+
+    fn region(&self, region: usize) -> Span {
+        let regions = &self.control.regions;
+        Span {
+            codec: self.config.codec,
+            start: regions.start(region),
+            len: regions.block_len(region),
+            most: self.cap(),
+        }
+    }
+
+    fn regions(&self) -> Vec<Span> {
+        (0..self.group.size()).map(|r| self.region(r)).collect()
+    }
+
+    // Space repartition: every worker proposes cuts, the mean holds.
+
+    fn propose(&self) -> Phase {
+        let (workers, len) = (self.group.size(), self.update.len());
+        let cuts = propose_cuts(&self.selection.indices, workers, len);
+        let reduce = AllReduce::new(self.group, cuts.len() as u32, ValueType::F32);
+        Phase::Repartition(reduce, cuts)
+    }
+
+    fn repartition(&mut self, sums: &[i64]) {
+        let len = self.update.len();
+        let cuts = mean_cuts(sums, self.group.size(), len);
+        self.control.regions =
+            Partition::from_cuts(len, cuts).expect("mean cuts ascend and end at the length");
+    }
+
+    // Split and reduce: every selected entry to the owner of its region.
+
+    fn split(&mut self) -> Phase {
+        let (own, workers) = (self.group.position(), self.group.size());
+        let mut outgoing = vec![Vec::new(); workers];
+        for (region, item) in outgoing.iter_mut().enumerate() {
+            if region != own {
+                let (indices, values) = self.selected_in(region);
+                self.region(region).encode(indices, values, item);
+                self.entries_sent += indices.len() as u64;
+            }
+        }
+        let bound = self.region(own).bound();
+        Phase::Split(AllToAll::new(self.group, outgoing, bound, PEERS_PER_ROUND))
+    }
+
+    fn selected_in(&self, region: usize) -> (&[u32], &[f32]) {
+        let Entries { indices, values } = &self.selection;
+        let range = self.control.regions.range(region);
+        let start = indices.partition_point(|&i| (i as usize) < range.start);
+        let end = indices.partition_point(|&i| (i as usize) < range.end);
+        (&indices[start..end], &values[start..end])
+    }
+
+    /// Adds up the own region in rank order and keeps what is put forward.
+    fn reduce(&mut self, items: &Items) -> Result<(), ProtocolError> {
+        let (own, span) = (self.group.position(), self.region(self.group.position()));
+        let mut lists = vec![Entries::default(); self.group.size()];
+        for (from, list) in lists.iter_mut().enumerate() {
+            if from == own {
+                let (indices, values) = self.selected_in(own);
+                list.indices.extend_from_slice(indices);
+                list.values.extend_from_slice(values);
+            } else {
+                items.read(from, |reader| span.decode(reader, list))?;
+            }
+        }
+        let sum = list::sum_all(&lists, span.start + span.len);
+        let reached = match self.control.global() {
+            Some(threshold) if !self.exact => {
+                let limit = list::magnitude(threshold);
+                let values = sum.values.iter();
+                values.filter(|v| list::magnitude(**v) >= limit).count()
+            }
+            _ => sum.len(),
+        };
+        let (share, left) = list::split_top(&sum, reached.min(self.cap()), self.values());
+        if self.values() != ValueType::F32 {
+            // The rounding errors of the sums stay with the owner. Entries that were not put forward are added as well, and
+            // ignored: their indices do not become final.
+            self.selector.add(0, left);
+        }
+        self.share = share;
+        Ok(())
+    }
+
+    // Balance and all-gather.
+
+    fn after_reduce(&self) -> Phase {
+        let looks = match self.config.balance {
+            Balance::Auto => self.control.skewed,
+            Balance::Always => true,
+            Balance::Never => false,
+        };
+        let workers = self.group.size();
+        if self.exact || !looks || !self.config.can_balance(workers) {
+            return self.gather_shares();
+        }
+        let count = (self.share.len() as u32).to_le_bytes().to_vec();
+        Phase::Counts(AllGather::new(self.group, count, vec![4; workers]))
+    }
+
+    fn gather_shares(&self) -> Phase {
+        self.gather(self.regions())
+    }
+
+    fn gather(&self, spans: Vec<Span>) -> Phase {
+        let own = &spans[self.group.position()];
+        let mut item = Vec::new();
+        own.encode(&self.share.indices, &self.share.values, &mut item);
+        let bounds = spans.iter().map(Span::bound).collect();
+        Phase::Gather(AllGather::new(self.group, item, bounds), spans)
+    }
+
+    fn after_counts(&mut self, items: &Items) -> Result<Phase, ProtocolError> {
+        let read_count = |worker: usize| {
+            let max = self
+                .region(worker)
+                .most
+                .min(self.region(worker).len as usize);
+            items.read(worker, |reader| match reader.u32()? {
+                got if got as usize > max => Err(DecodeError::TooMany {
+                    max,
+                    got: got.into(),
+                }),
+                count => Ok(count as usize),
+            })
+        };
+        let counts = (0..self.group.size())
+            .map(read_count)
+            .collect::<Result<Vec<_>, _>>()?;
+        let always = self.config.balance == Balance::Always;
+        if !always && !is_skewed(&counts, self.config.balance_trigger) {
+            return Ok(self.gather_shares());
+        }
+        let plan = Plan::new(&counts);
+        let round = plan.round(self.group, &self.share, &self.regions());
+        self.entries_sent += plan.moved_from(self.group.position()) as u64;
+        Ok(Phase::Moves(plan, Some(round)))
+    }
+
+    /// The update, the global threshold of the next step, the residual.
+    fn finish(
+        &mut self,
+        feedback: &mut Feedback,
+        items: &Items,
+        spans: &[Span],
+    ) -> Result<(), ProtocolError> {
+        self.update.clear();
+        let mut counts = Vec::with_capacity(spans.len());
+        for (from, span) in spans.iter().enumerate() {
+            let before = self.update.nnz();
+            items.read(from, |reader| {
+                self.update.extend_with(|indices, values| {
+                    let Span {
+                        codec,
+                        start,
+                        len,
+                        most,
+                    } = *span;
+                    codec.decode(reader, start, len, most, indices, values)
+                })
+            })?;
+            counts.push(self.update.nnz() - before);
+        }
+        let (own, size) = (self.group.position(), spans.len());
+        let forwarded = schedule::all_gather(size).flat_map(|round| round.sent(own, size));
+        self.entries_sent += forwarded.map(|from| counts[from] as u64).sum::<u64>();
+        self.keep_top();
+        self.learn_skew();
+        let Self {
+            config,
+            selector,
+            update,
+            exact,
+            ..
+        } = self;
+        config
+            .residual
+            .settle(selector, feedback.work_mut(), update, *exact);
+        Ok(())
+    }
+
+    /// Cuts what was gathered to the cap and sets the global threshold.
+    fn keep_top(&mut self) {
+        let (gathered, cap) = (self.update.nnz(), self.cap());
+        if gathered > cap {
+            let all = Entries {
+                indices: self.update.indices().to_vec(),
+                values: self.update.values().to_vec(),
+            };
+            // The values have been rounded by their owners.
+            let (kept, _) = list::split_top(&all, cap, ValueType::F32);
+            self.update = list::into_update(kept, self.update.len());
+        }
+        let smallest = least(self.update.values());
+        if self.exact {
+            self.control.set_global(smallest);
+        } else if self.k > 0 {
+            let capped = smallest.filter(|_| gathered >= cap);
+            self.control.follow_global(gathered, self.k, capped);
+        }
+    }
+
+    fn learn_skew(&mut self) {
+        let (regions, indices) = (&self.control.regions, self.update.indices());
+        let end = |region: usize| {
+            let end = regions.range(region).end;
+            indices.partition_point(|&index| (index as usize) < end)
+        };
+        let mut last = 0;
+        let shares: Vec<usize> = (0..regions.blocks())
+            .map(|region| {
+                let share = end(region) - last;
+                last += share;
+                share
+            })
+            .collect();
+        self.control.skewed = is_skewed(&shares, self.config.balance_trigger);
+    }
+
+    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+        loop {
+            let round = match &mut self.phase {
+                Phase::Repartition(reduce, cuts) => reduce.round(cuts),
+                Phase::Split(exchange) => exchange.round(),
+                Phase::Counts(gather) | Phase::Gather(gather, _) => gather.round(),
+                Phase::Moves(_, round) => round.take(),
+                Phase::Idle => return Ok(Turn::Done),
+            };
+            if let Some(round) = round {
+                return Ok(Turn::Exchange(round));
+            }
+            self.phase = match std::mem::replace(&mut self.phase, Phase::Idle) {
+                Phase::Repartition(_, sums) => {
+                    self.repartition(&sums);
+                    self.split()
+                }
+                Phase::Split(exchange) => {
+                    self.reduce(&exchange.into_items())?;
+                    self.after_reduce()
+                }
+                Phase::Counts(gather) => self.after_counts(&gather.into_items())?,
+                Phase::Moves(plan, _) => self.gather(plan.pieces(&self.regions())),
+                Phase::Gather(gather, spans) => {
+                    self.finish(feedback, &gather.into_items(), &spans)?;
+                    Phase::Idle
+                }
+                Phase::Idle => Phase::Idle,
+            };
+        }
+    }
+}
+
+impl Machine for Worker {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+        self.k = input.k.min(self.update.len() as usize);
+        self.entries_sent = 0;
+        let (exact, repartition) = self.control.start(self.k);
+        self.exact = exact;
+        self.selection = select(
+            &mut self.selector,
+            &mut self.control,
+            feedback,
+            input.gradient,
+            self.k,
+            exact,
+            self.config.codec.values,
+        );
+        self.phase = if repartition {
+            self.propose()
+        } else {
+            self.split()
+        };
+        self.turn(feedback)
+            .expect("nothing has come from outside yet")
+    }
+
+    fn resume(
+        &mut self,
+        feedback: &mut Feedback,
+        received: Received<'_>,
+    ) -> Result<Turn, ProtocolError> {
+        match &mut self.phase {
+            Phase::Repartition(reduce, cuts) => reduce.absorb(cuts, received)?,
+            Phase::Split(exchange) => exchange.absorb(received)?,
+            Phase::Counts(gather) | Phase::Gather(gather, _) => gather.absorb(received)?,
+            Phase::Moves(plan, _) => {
+                let plan = plan.clone();
+                let own = self.group.position();
+                self.share = plan.assemble(own, &self.share, &self.regions(), received)?;
+            }
+            Phase::Idle => {}
+        }
+        self.turn(feedback)
+    }
+
+    fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
+        Update::Sparse(&self.update)
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            rescans: self.selector.rescans(),
+            entries_sent: self.entries_sent,
+            selected: self.selector.selected(),
+        }
+    }
+
+    fn state(&self) -> MethodState {
+        self.control.save()
+    }
+
+    fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
+        self.control.load(state)
+    }
+}
