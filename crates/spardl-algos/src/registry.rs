@@ -5,7 +5,8 @@
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
 use crate::{
-    Dense, DenseRabenseifner, DenseRing, GTopk, GaussianK, OkTopk, Options, SparDl, TopkA, TopkA2,
+    Dense, DenseRabenseifner, DenseRing, ExDyna, GTopk, GaussianK, Micro, OkTopk, Options, SparDl,
+    TopkA, TopkA2,
 };
 
 /// A method of the registry.
@@ -113,6 +114,39 @@ pub const METHODS: &[Entry] = &[
         )],
         source: include_str!("gaussian_k.rs"),
         build: |options| Ok(Box::new(GaussianK::from_options(options)?)),
+    },
+    Entry {
+        name: "exdyna",
+        summary: "ExDyna: each worker searches one partition by a shared threshold; complete sums",
+        options: &[
+            ("blocks", "how many blocks partitions are made of (1024)"),
+            (
+                "adjust",
+                "on, off: do blocks move to partitions that yield less",
+            ),
+            (
+                "controller",
+                "corrected, published: how the threshold follows the density",
+            ),
+            ("start", "data, published: where the threshold starts"),
+            ("cap", "4k, none: the most entries a worker selects"),
+        ],
+        source: include_str!("exdyna/mod.rs"),
+        build: |options| Ok(Box::new(ExDyna::from_options(options)?)),
+    },
+    Entry {
+        name: "micro",
+        summary: "MiCRO: ExDyna with fixed partitions",
+        options: &[
+            (
+                "controller",
+                "corrected, published: how the threshold follows the density",
+            ),
+            ("start", "data, published: where the threshold starts"),
+            ("cap", "4k, none: the most entries a worker selects"),
+        ],
+        source: include_str!("micro.rs"),
+        build: |options| Ok(Box::new(Micro::from_options(options)?)),
     },
     Entry {
         name: "dense",

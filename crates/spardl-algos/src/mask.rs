@@ -1,0 +1,356 @@
+//! What the shared-mask methods have in common (ExDyna, MiCRO, DEFT, CLT-k, hard-threshold).
+//!
+//! Such a method lets all workers agree on one list of indices ([`Agree`], the part that differs); then every worker
+//! contributes its own value at each of these indices to a dense all-reduce of that short array ([`MaskedSum`]), and clears
+//! them in its residual: rule M, "shared mask". The update holds complete sums, so nothing is lost.
+//!
+//! With bf16 on the wire partial sums are rounded on their way. Each element leaves each worker exactly once: as a partial
+//! sum in the reduce-scatter, or as the complete sum at its owner. The worker that rounds keeps the error in its residual at
+//! that index, so rule M conserves exactly there too.
+
+use std::fmt;
+
+use spardl_core::phase::AllReduce;
+use spardl_core::schedule::ceil_log2;
+use spardl_core::{
+    Codec, ConfigError, Cost, Entries, Feedback, Group, HEADER_LEN, IndexCoding, Input, Machine,
+    MethodState, ProtocolError, Received, Round, SparseVec, Tally, Turn, Update, ValueType, World,
+    list,
+};
+use spardl_kernels::Level;
+
+/// How the workers agree on the indices of the coming update.
+pub(crate) trait Agree: fmt::Debug + Send {
+    /// Accumulates the gradient in `feedback` and starts to agree.
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>);
+
+    /// What to exchange now, or the common indices, the same on every worker.
+    fn next(&mut self, feedback: &mut Feedback) -> Result<Next, ProtocolError>;
+
+    /// Takes the messages of the round it asked for.
+    fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError>;
+
+    /// Blocks scanned again, indices sent, and entries this worker selected in this step.
+    fn tally(&self) -> Tally;
+
+    /// As [`Machine::state`].
+    fn state(&self) -> MethodState {
+        MethodState::default()
+    }
+
+    /// As [`Machine::restore`].
+    fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
+        state.expect_empty()
+    }
+}
+
+/// What an agreement needs next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Exchange these messages.
+    Exchange(Round),
+    /// These indices, ascending, are agreed.
+    Agreed(Vec<u32>),
+}
+
+/// One worker's side of a shared-mask method: an agreement, then the sum at the agreed indices.
+#[derive(Debug)]
+pub(crate) struct Masked<A> {
+    world: World,
+    values: ValueType,
+    agree: A,
+    sum: Option<MaskedSum>,
+    summed: u64,
+    update: SparseVec,
+}
+
+impl<A: Agree> Masked<A> {
+    pub(crate) fn new(world: World, len: u32, values: ValueType, agree: A) -> Self {
+        Self {
+            world,
+            values,
+            agree,
+            sum: None,
+            summed: 0,
+            update: SparseVec::new(len),
+        }
+    }
+
+    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+        let mut sum = match self.sum.take() {
+            Some(sum) => sum,
+            None => match self.agree.next(feedback)? {
+                Next::Exchange(round) => return Ok(Turn::Exchange(round)),
+                Next::Agreed(indices) => {
+                    let group = self.world.everyone();
+                    let sum = MaskedSum::new(group, indices, feedback.work(), self.values);
+                    self.summed = sum.indices.len() as u64;
+                    sum
+                }
+            },
+        };
+        if let Some(round) = sum.round() {
+            self.sum = Some(sum);
+            return Ok(Turn::Exchange(round));
+        }
+        self.update = sum.finish(feedback.work_mut());
+        Ok(Turn::Done)
+    }
+}
+
+impl<A: Agree> Machine for Masked<A> {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+        (self.sum, self.summed) = (None, 0);
+        self.agree.begin(feedback, input);
+        self.turn(feedback)
+            .expect("nothing has come from outside yet")
+    }
+
+    fn resume(
+        &mut self,
+        feedback: &mut Feedback,
+        received: Received<'_>,
+    ) -> Result<Turn, ProtocolError> {
+        match &mut self.sum {
+            Some(sum) => sum.absorb(received)?,
+            None => self.agree.absorb(received)?,
+        }
+        self.turn(feedback)
+    }
+
+    fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
+        Update::Sparse(&self.update)
+    }
+
+    fn tally(&self) -> Tally {
+        let tally = self.agree.tally();
+        let size = u64::from(self.world.size());
+        // An index or a value alone is half an entry.
+        let values_sent = 2 * self.summed * (size - 1) / size;
+        Tally {
+            entries_sent: (tally.entries_sent + values_sent) / 2,
+            ..tally
+        }
+    }
+
+    fn state(&self) -> MethodState {
+        self.agree.state()
+    }
+
+    fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
+        self.agree.restore(state)
+    }
+}
+
+/// The sum over all workers of their own values at common indices, and rule M for the residual.
+#[derive(Debug)]
+pub(crate) struct MaskedSum {
+    indices: Vec<u32>,
+    sums: Vec<f32>,
+    /// What rounding took away from each value that left this worker; empty when nothing is rounded.
+    errors: Vec<f32>,
+    values: ValueType,
+    alone: bool,
+    len: u32,
+    reduce: AllReduce,
+}
+
+impl MaskedSum {
+    /// Contributes the values of `work` at `indices`, which ascend and are the same on every worker of the group.
+    pub(crate) fn new(group: Group, indices: Vec<u32>, work: &[f32], values: ValueType) -> Self {
+        let mut sums = Vec::new();
+        spardl_kernels::gather(Level::best(), work, &indices, &mut sums);
+        let errors = match values {
+            ValueType::F32 => Vec::new(),
+            _ => vec![0.0; sums.len()],
+        };
+        let reduce = AllReduce::new(group, sums.len() as u32, values);
+        Self {
+            indices,
+            sums,
+            errors,
+            values,
+            alone: group.size() == 1,
+            len: work.len() as u32,
+            reduce,
+        }
+    }
+
+    /// What to exchange now; `None` when the sums are complete.
+    pub(crate) fn round(&mut self) -> Option<Round> {
+        for range in self.reduce.leaving() {
+            self.keep_errors(range);
+        }
+        self.reduce.round(&mut self.sums)
+    }
+
+    /// Takes the values of the current round.
+    pub(crate) fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
+        self.reduce.absorb(&mut self.sums, received)
+    }
+
+    /// Rule M: what was delivered is cleared, up to the rounding errors kept here. Returns the update.
+    pub(crate) fn finish(mut self, work: &mut [f32]) -> SparseVec {
+        if self.alone {
+            self.keep_errors(0..self.sums.len());
+        }
+        if self.errors.is_empty() {
+            for &index in &self.indices {
+                work[index as usize] = 0.0;
+            }
+        } else {
+            spardl_kernels::scatter(Level::best(), work, &self.indices, &self.errors);
+        }
+        let sums = Entries {
+            indices: self.indices,
+            values: self.sums,
+        };
+        list::into_update(sums, self.len)
+    }
+
+    /// Rounds values that leave this worker; their errors stay.
+    fn keep_errors(&mut self, range: std::ops::Range<usize>) {
+        if self.errors.is_empty() {
+            return;
+        }
+        let sums = self.sums[range.clone()].iter_mut();
+        for (sum, error) in sums.zip(&mut self.errors[range]) {
+            let wire = self.values.round(*sum);
+            // An infinite sum leaves no error behind: the step will be skipped.
+            *error = if wire.is_finite() { *sum - wire } else { 0.0 };
+            *sum = wire;
+        }
+    }
+}
+
+/// What an agreement sends at most: rounds, messages and body bytes of the busiest worker.
+#[derive(Clone, Debug)]
+pub(crate) struct AgreeCost {
+    pub(crate) rounds: std::ops::RangeInclusive<u32>,
+    pub(crate) body_bytes: u64,
+}
+
+/// The cost of an agreement on at most `most` indices among `workers`, and of the sum there. A worker sends at most one
+/// message per round.
+pub(crate) fn cost(agree: AgreeCost, workers: u32, most: usize, values: ValueType) -> Cost {
+    let size = workers as usize;
+    let sum = 2 * ceil_log2(size);
+    let rounds = agree.rounds.start() + sum..=agree.rounds.end() + sum;
+    let block = (most.div_ceil(size) * values.bytes()) as u64;
+    let body = agree.body_bytes + 2 * (size as u64 - 1) * block;
+    Cost {
+        messages: u64::from(*rounds.end()),
+        bytes_max: body + u64::from(*rounds.end()) * HEADER_LEN as u64,
+        rounds,
+    }
+}
+
+/// The most bytes of a list of at most `count` indices, whichever block they are in.
+pub(crate) fn raw_indices_bound(len: u32, count: usize) -> usize {
+    let codec = Codec {
+        indices: IndexCoding::Raw,
+        ..Codec::default()
+    };
+    codec.indices_bound(len, count.min(len as usize))
+}
+
+/// The most entries that a worker selects by a threshold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cap {
+    /// Four times `k`, by [`list::split_top`].
+    #[default]
+    FourK,
+    /// As many as there are.
+    None,
+}
+
+impl Cap {
+    pub(crate) const EXPECTED: &'static str = "use 4k or none";
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "4k" => Some(Self::FourK),
+            "none" => Some(Self::None),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::FourK => "4k",
+            Self::None => "none",
+        }
+    }
+
+    /// The most entries for target `k` in a range of `len` elements; none when `k` is 0.
+    pub(crate) fn of(self, k: usize, len: u32) -> usize {
+        let most = match self {
+            Self::FourK => k.saturating_mul(4),
+            Self::None if k == 0 => 0,
+            Self::None => usize::MAX,
+        };
+        most.min(len as usize)
+    }
+}
+
+/// The indices of `found`, when there are more than `cap` those of the largest.
+pub(crate) fn capped(found: Entries, cap: usize) -> Vec<u32> {
+    if found.len() <= cap {
+        return found.indices;
+    }
+    list::split_top(&found, cap, ValueType::F32).0.indices
+}
+
+/// Ascending union of lists of indices below `len`.
+pub(crate) fn union(lists: &[Vec<u32>], len: u32) -> Vec<u32> {
+    let mut bits = vec![0u64; (len as usize).div_ceil(64)];
+    for &index in lists.iter().flatten() {
+        bits[index as usize / 64] |= 1 << (index % 64);
+    }
+    let mut union = Vec::with_capacity(bits.iter().map(|word| word.count_ones() as usize).sum());
+    for (word, &bits) in bits.iter().enumerate() {
+        let mut rest = bits;
+        while rest != 0 {
+            union.push(word as u32 * 64 + rest.trailing_zeros());
+            rest &= rest - 1;
+        }
+    }
+    union
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_union_is_ascending_and_has_each_index_once() {
+        let lists = [vec![3, 64, 199], vec![], vec![0, 3, 65]];
+        assert_eq!(union(&lists, 200), [0, 3, 64, 65, 199]);
+        assert_eq!(union(&[], 0), []);
+    }
+
+    #[test]
+    fn a_cap_keeps_the_largest() {
+        let found = Entries {
+            indices: vec![1, 5, 9],
+            values: vec![2.0, -4.0, 3.0],
+        };
+        assert_eq!(capped(found.clone(), 3), [1, 5, 9]);
+        assert_eq!(capped(found.clone(), 2), [5, 9]);
+        assert_eq!(capped(found, 0), []);
+        assert_eq!(Cap::FourK.of(5, 100), 20);
+        assert_eq!(Cap::FourK.of(50, 100), 100);
+        assert_eq!((Cap::None.of(0, 100), Cap::None.of(1, 100)), (0, 100));
+    }
+
+    #[test]
+    fn alone_a_rounded_sum_keeps_its_error() {
+        let world = World::new(0, 1).unwrap();
+        let mut work = vec![1.0, 1025.0, 7.0];
+        let mut sum = MaskedSum::new(world.everyone(), vec![1], &work, ValueType::Bf16);
+        assert!(sum.round().is_none());
+        let update = sum.finish(&mut work);
+        assert_eq!(update.values(), [1024.0]);
+        assert_eq!(work, [1.0, 1.0, 7.0]);
+    }
+}
