@@ -250,11 +250,10 @@ impl Worker {
 
     fn finish(&mut self, feedback: &mut Feedback, gather: AllGather) -> Result<(), ProtocolError> {
         let items = gather.into_items();
-        let mut update = std::mem::take(&mut self.update);
-        update.clear();
+        self.update.clear();
         let mut ends = Vec::with_capacity(self.team.size());
         for block in 0..self.team.size() {
-            let wire = self.block_at(block);
+            let (wire, update) = (self.block_at(block), &mut self.update);
             items.read(block, |reader| {
                 update.extend_with(|indices, values| {
                     wire.codec
@@ -263,7 +262,6 @@ impl Worker {
             })?;
             ends.push(update.nnz());
         }
-        self.update = update;
         let mut first = 0;
         for (block, &end) in ends.iter().enumerate() {
             self.collect(block, feedback.work_mut(), first..end);
