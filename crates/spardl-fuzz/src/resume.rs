@@ -1,0 +1,137 @@
+//! Any message into the machines of every method.
+
+use spardl_core::{HEADER_LEN, Inbox, Input, ProtocolError, Step};
+use spardl_sim::Fault;
+use spardl_testkit::{Sent, Trial, configurations, generate};
+
+/// Bytes of the parameters before those of the message.
+pub const PARAMETERS: usize = 9;
+
+/// One message of a step is replaced: the step ends or a worker refuses, and after `abort` all is as before.
+///
+/// The parameters choose method, sizes, message, and how the remaining bytes replace it.
+pub fn message(data: &[u8]) {
+    let Some((parameters, bytes)) = data.split_first_chunk::<PARAMETERS>() else {
+        return;
+    };
+    let [
+        size,
+        config,
+        config_high,
+        len,
+        k,
+        which,
+        which_high,
+        manner,
+        at,
+    ] = *parameters;
+    let workers = 2 + u32::from(size) % 5;
+    let (len, k) = (usize::from(len) % 90, usize::from(k) % 100);
+    let all = configurations::all(workers);
+    let algorithm = &all[usize::from(u16::from_le_bytes([config, config_high])) % all.len()];
+    let mut trial = Trial::new(&**algorithm, workers, len);
+    let gradients = generate::fractions(1, workers, len);
+    let messages = trial.messages(&gradients, k, 0);
+    let sent = &messages[usize::from(u16::from_le_bytes([which, which_high])) % messages.len()];
+    let before = trial.kept();
+    let replaced = replace(&sent.bytes, manner, at, bytes);
+    trial.strike(sent, Fault::Replace(replaced));
+    // Either is well: the bytes may happen to be valid.
+    let _ = trial.cluster.step(&gradients, k, 0);
+    trial.cluster.abort();
+    assert!(before == trial.kept(), "{}: left a trace", trial.context);
+    trial.heal();
+    trial.step(&gradients, k, 0);
+}
+
+/// The message that takes the place of `valid`.
+fn replace(valid: &[u8], manner: u8, at: u8, bytes: &[u8]) -> Vec<u8> {
+    let body = valid.len() - HEADER_LEN;
+    let place =
+        |offset: u8| HEADER_LEN + (usize::from(at) * 256 + usize::from(offset)) % body.max(1);
+    let mut message = valid.to_vec();
+    match manner % 4 {
+        0 => return bytes.to_vec(),
+        1 => {
+            message.truncate(HEADER_LEN);
+            message.extend(
+                bytes
+                    .iter()
+                    .cycle()
+                    .take(if bytes.is_empty() { 0 } else { body }),
+            );
+            message.truncate(valid.len() - usize::from(at) % (body + 1));
+            let len = (message.len() - HEADER_LEN) as u32;
+            message[12..HEADER_LEN].copy_from_slice(&len.to_le_bytes());
+        }
+        2 => {
+            for &[offset, bit] in bytes.as_chunks().0 {
+                if let Some(byte) = message.get_mut(place(offset)) {
+                    *byte ^= 1 << (bit % 8);
+                }
+            }
+        }
+        _ => {
+            const ODD: [f32; 5] = [f32::NAN, f32::INFINITY, -f32::INFINITY, f32::MAX, 0.0];
+            for &[offset, value] in bytes.as_chunks().0 {
+                let odd = ODD[usize::from(value) % ODD.len()].to_le_bytes();
+                let from = place(offset);
+                if let Some(value) = message.get_mut(from..from + odd.len()) {
+                    value.copy_from_slice(&odd);
+                }
+            }
+        }
+    }
+    message
+}
+
+/// A worker that gets one message more or one less than it waits for refuses, in every round of every method.
+pub fn wrong_counts(workers: u32) {
+    let (len, k) = (40, 9);
+    for algorithm in configurations::all(workers) {
+        let mut trial = Trial::new(&*algorithm, workers, len);
+        let gradients = generate::fractions(1, workers, len);
+        let messages = trial.messages(&gradients, k, 0);
+        let input = Input {
+            gradient: &gradients[0],
+            k,
+            step: 0,
+        };
+        let rounds = messages
+            .iter()
+            .map(|sent| sent.round)
+            .max()
+            .map_or(0, |last| last + 1);
+        for bad in 0..rounds {
+            for surplus in [true, false] {
+                let worker = &mut trial.cluster.workers_mut()[0];
+                let mut step = worker.begin(input).expect("the worker is idle");
+                while let Step::Exchange(round) = step {
+                    let mut inbox: Vec<&[u8]> = round
+                        .recvs
+                        .iter()
+                        .map(|expected| bytes_of(&messages, round.seq, expected.from.get()))
+                        .collect();
+                    if round.seq == bad && surplus {
+                        inbox.push(&[]);
+                    } else if round.seq == bad && inbox.pop().is_none() {
+                        break;
+                    }
+                    match worker.resume(Inbox::borrowed(inbox)) {
+                        Ok(next) if round.seq < bad => step = next,
+                        Err(ProtocolError::WrongCount { .. }) if round.seq == bad => break,
+                        other => panic!("{}: {other:?} in round {}", trial.context, round.seq),
+                    }
+                }
+                worker.abort();
+            }
+        }
+    }
+}
+
+fn bytes_of(messages: &[Sent], round: u32, from: u32) -> &[u8] {
+    let sent = messages
+        .iter()
+        .find(|sent| (sent.round, sent.from.get(), sent.to.get()) == (round, from, 0));
+    &sent.expect("the message was sent in the clean step").bytes
+}
