@@ -1,5 +1,7 @@
 //! Arithmetic on ascending lists of entries: sums and splits.
 
+use std::ops::Range;
+
 use spardl_kernels::Entries;
 
 use crate::codec::ValueType;
@@ -91,6 +93,15 @@ pub fn into_update(list: Entries, len: u32) -> SparseVec {
     SparseVec::from_parts(len, indices, values).expect("an ascending list below the length")
 }
 
+/// The part of a list with indices in `range`.
+pub fn within(list: &Entries, range: Range<usize>) -> (&[u32], &[f32]) {
+    let start = list
+        .indices
+        .partition_point(|&i| (i as usize) < range.start);
+    let end = list.indices.partition_point(|&i| (i as usize) < range.end);
+    (&list.indices[start..end], &list.values[start..end])
+}
+
 /// Splits a list into its `quota` largest entries, rounded to what a receiver sees, and what is left: the other entries and
 /// the rounding errors. Zeros are in neither. Ties go to the lower index.
 pub fn split_top(list: &Entries, quota: usize, values: ValueType) -> (Entries, Entries) {
@@ -177,6 +188,13 @@ mod tests {
             .fold(lists[0].clone(), |all, next| sum(&all, next));
         assert_eq!(sum_all(&lists, 100_000), folded);
         assert_eq!(sum_all(&[], 0), Entries::default());
+    }
+
+    #[test]
+    fn a_part_of_a_list_is_what_lies_in_the_range() {
+        let all = list(&[(1, 1.0), (3, 2.0), (9, -4.0)]);
+        assert_eq!(within(&all, 1..9), (&[1, 3][..], &[1.0, 2.0][..]));
+        assert_eq!(within(&all, 4..9), (&[][..], &[][..]));
     }
 
     #[test]

@@ -233,6 +233,16 @@ fn store(dst: &mut [f32; WIDTH], value: __m256) {
     unsafe { _mm256_storeu_ps(dst.as_mut_ptr(), value) }
 }
 
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn take<const BF16: bool>(
+    indices: &[u32],
+    values: &mut [f32],
+    limit: u32,
+    out: &mut Entries,
+) {
+    portable::take::<BF16>(indices, values, limit, out);
+}
+
 /// The portable source, compiled for this level.
 macro_rules! recompiled {
     ($($module:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(

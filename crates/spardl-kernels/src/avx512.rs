@@ -188,6 +188,52 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     portable::extract(tail, start, limit, out);
 }
 
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn take<const BF16: bool>(
+    indices: &[u32],
+    values: &mut [f32],
+    limit: u32,
+    out: &mut Entries,
+) {
+    let (index_registers, index_tail) = indices.as_chunks::<WIDTH>();
+    let (value_registers, value_tail) = values.as_chunks_mut::<WIDTH>();
+    let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
+    let limits = _mm512_set1_epi32(limit as i32);
+    let infinite = _mm512_set1_epi32(INFINITE as i32);
+    let mut sink = Sink::new(out, index_registers.len() * WIDTH);
+    for (index, values) in index_registers.iter().zip(value_registers) {
+        let value = load(values);
+        let bits = _mm512_castps_si512(value);
+        let sent = if BF16 { round_bf16(bits) } else { bits };
+        let sent_magnitude = _mm512_and_si512(sent, magnitude);
+        let mask = _mm512_cmpge_epu32_mask(_mm512_and_si512(bits, magnitude), limits)
+            & _mm512_test_epi32_mask(sent_magnitude, sent_magnitude);
+        let finite = _mm512_cmplt_epu32_mask(sent_magnitude, infinite);
+        let rest = _mm512_maskz_sub_ps(finite, value, _mm512_castsi512_ps(sent));
+        store(values, _mm512_mask_mov_ps(value, mask, rest));
+        // SAFETY: the reference covers a whole register; the load needs no alignment.
+        let index = unsafe { _mm512_loadu_si512(index.as_ptr().cast()) };
+        // SAFETY: the sink was made for every entry of the registers, and each is offered once.
+        unsafe { push_at(&mut sink, index, mask, _mm512_castsi512_ps(sent)) };
+    }
+    // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
+    unsafe { sink.finish() };
+    portable::take::<BF16>(index_tail, value_tail, limit, out);
+}
+
+/// The values as bf16 keeps them, as bits of f32.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn round_bf16(bits: __m512i) -> __m512i {
+    let even = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+    let half = _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff));
+    let magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(MAGNITUDE as i32));
+    let nan = _mm512_cmpgt_epu32_mask(magnitude, _mm512_set1_epi32(INFINITE as i32));
+    let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x0040_0000));
+    let rounded = _mm512_mask_mov_epi32(_mm512_add_epi32(bits, half), nan, quiet);
+    _mm512_and_si512(rounded, _mm512_set1_epi32(0xffff_0000_u32 as i32))
+}
+
 /// Is any bit of any mask set?
 fn any(masks: &[__mmask16]) -> bool {
     masks.iter().fold(0, |all, mask| all | mask) != 0
@@ -205,6 +251,18 @@ fn any(masks: &[__mmask16]) -> bool {
 unsafe fn push(sink: &mut Sink<'_>, start: u32, mask: __mmask16, value: __m512) {
     let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let index = _mm512_add_epi32(lanes, _mm512_set1_epi32(start as i32));
+    // SAFETY: the caller's contract.
+    unsafe { push_at(sink, index, mask, value) };
+}
+
+/// Appends the entries of `mask` with these indices to the sink.
+///
+/// # Safety
+///
+/// The sink has room for the entries of the mask.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+unsafe fn push_at(sink: &mut Sink<'_>, index: __m512i, mask: __mmask16, value: __m512) {
     let (indices, values) = sink.end();
     // SAFETY: a sink with room takes 16 elements at its end.
     unsafe {

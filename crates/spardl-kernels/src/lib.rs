@@ -42,17 +42,17 @@ const LANES: usize = 32;
 
 /// Calls the function of the same name in the module of the level.
 macro_rules! dispatch {
-    ($level:expr, $function:ident($($argument:expr),*)) => {
+    ($level:expr, $function:ident $(::<$generic:tt>)? ($($argument:expr),*)) => {
         match $level.usable() {
-            Level::Portable => portable::$function($($argument),*),
+            Level::Portable => portable::$function$(::<$generic>)?($($argument),*),
             // SAFETY: `usable` returns a level only if the CPU has every feature of it, and these functions need no other.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { avx2::$function($($argument),*) },
+            Level::Avx2 => unsafe { avx2::$function$(::<$generic>)?($($argument),*) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { avx512::$function($($argument),*) },
+            Level::Avx512 => unsafe { avx512::$function$(::<$generic>)?($($argument),*) },
             #[cfg(not(target_arch = "x86_64"))]
-            _ => portable::$function($($argument),*),
+            _ => portable::$function$(::<$generic>)?($($argument),*),
         }
     };
 }
@@ -138,6 +138,48 @@ pub fn extract(level: Level, work: &[f32], base: u32, threshold: f32, out: &mut 
     let limit = limit(threshold);
     if limit < UNREACHABLE {
         dispatch!(level, extract(work, base, limit, out));
+    }
+}
+
+/// Takes the large entries out of a list: those with magnitude bits (`bits & 0x7fff_ffff`) of at least `limit`, which is at least 1.
+///
+/// Appends `(indices[j], sent)` to `out` and leaves `values[j] - sent` behind, where `sent` is the value, or with `bf16` the value
+/// rounded to bf16. An entry whose `sent` is zero is not taken; one whose `sent` is infinite leaves zero.
+///
+/// # Panics
+///
+/// If `indices` and `values` differ in length.
+///
+/// # Example
+///
+/// ```
+/// use spardl_kernels::{Entries, Level, take};
+///
+/// let mut values = [1.0, -4.0, 3.0];
+/// let mut out = Entries::new();
+/// take(Level::best(), &[7, 8, 20], &mut values, 3f32.to_bits(), false, &mut out);
+/// assert_eq!(out.indices, [8, 20]);
+/// assert_eq!(out.values, [-4.0, 3.0]);
+/// assert_eq!(values, [1.0, 0.0, 0.0]);
+/// ```
+pub fn take(
+    level: Level,
+    indices: &[u32],
+    values: &mut [f32],
+    limit: u32,
+    bf16: bool,
+    out: &mut Entries,
+) {
+    assert_eq!(
+        indices.len(),
+        values.len(),
+        "indices and values differ in length"
+    );
+    let limit = limit.max(1);
+    if bf16 {
+        dispatch!(level, take::<true>(indices, values, limit, out));
+    } else {
+        dispatch!(level, take::<false>(indices, values, limit, out));
     }
 }
 

@@ -60,6 +60,48 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     }
 }
 
+/// Written without branches on the data, which no predictor could guess: every entry goes to the end of the list, and the end
+/// moves when it is to stay there.
+#[inline(always)]
+pub(crate) fn take<const BF16: bool>(
+    indices: &[u32],
+    values: &mut [f32],
+    limit: u32,
+    out: &mut Entries,
+) {
+    let mut end = out.len();
+    out.indices.resize(end + indices.len(), 0);
+    out.values.resize(end + indices.len(), 0.0);
+    for (&index, value) in indices.iter().zip(values) {
+        let sent = if BF16 { round_bf16(*value) } else { *value };
+        let chosen = value.to_bits() & MAGNITUDE >= limit && sent != 0.0;
+        out.indices[end] = index;
+        out.values[end] = sent;
+        end += usize::from(chosen);
+        let rest = if sent.to_bits() & MAGNITUDE < INFINITE {
+            *value - sent
+        } else {
+            0.0
+        };
+        *value = if chosen { rest } else { *value };
+    }
+    out.indices.truncate(end);
+    out.values.truncate(end);
+}
+
+/// The value as bf16 keeps it.
+#[inline(always)]
+fn round_bf16(value: f32) -> f32 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) & 0xffff_0000;
+    let quiet = (bits | 0x0040_0000) & 0xffff_0000;
+    f32::from_bits(if bits & MAGNITUDE > INFINITE {
+        quiet
+    } else {
+        rounded
+    })
+}
+
 fn scan(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     for (offset, &value) in work.iter().enumerate() {
         if value.to_bits() & MAGNITUDE >= limit {

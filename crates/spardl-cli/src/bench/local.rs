@@ -1,7 +1,11 @@
 //! The local work of the workers, one after another on one thread, against the plain loop over arrays of the same length.
+//!
+//! Both are measured in CPU time of the thread, so that other programs on the machine count as little as possible.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use spardl_core::{Algorithm, Rank};
 use spardl_sim::{Cluster, Probe};
@@ -38,13 +42,13 @@ struct Stopwatch {
     select: Vec<Duration>,
     merge: Vec<Duration>,
     current: (usize, bool),
-    since: Instant,
+    since: Duration,
 }
 
 impl Probe for Stopwatch {
     fn enter(&mut self, rank: Rank, round: Option<u32>) {
         self.current = (rank.index(), round.is_none());
-        self.since = Instant::now();
+        self.since = cpu_time();
     }
 
     fn leave(&mut self) {
@@ -54,7 +58,7 @@ impl Probe for Stopwatch {
         } else {
             &mut self.merge
         };
-        total[worker] += self.since.elapsed();
+        total[worker] += cpu_time() - self.since;
     }
 }
 
@@ -80,7 +84,7 @@ pub(super) fn measure(
             select: vec![Duration::ZERO; size],
             merge: vec![Duration::ZERO; size],
             current: (0, true),
-            since: Instant::now(),
+            since: Duration::ZERO,
         };
         let report = cluster.step_watched(&gradients.all(step), case.k, step, &mut watch)?;
         cluster.commit()?;
@@ -130,10 +134,16 @@ pub(super) fn measure(
 
 /// The yardstick: one pass of `a[i] += b[i]`.
 fn stream_ms(a: &mut [f32], b: &[f32]) -> f64 {
-    let since = Instant::now();
+    let since = cpu_time();
     for (a, b) in a.iter_mut().zip(black_box(b)) {
         *a += b;
     }
     black_box(&*a);
-    since.elapsed().as_secs_f64() * 1e3
+    (cpu_time() - since).as_secs_f64() * 1e3
+}
+
+/// The CPU time that this thread has used.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

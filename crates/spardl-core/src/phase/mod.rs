@@ -18,11 +18,13 @@ mod all_gather;
 mod all_reduce;
 mod all_to_all;
 mod broadcast;
+mod keeping_reduce;
 
 pub use all_gather::AllGather;
 pub use all_reduce::{AllReduce, Element, all_reduce_bytes};
 pub use all_to_all::AllToAll;
 pub use broadcast::Broadcast;
+pub use keeping_reduce::KeepingReduce;
 
 use crate::codec::Reader;
 use crate::error::{DecodeError, ProtocolError};

@@ -30,7 +30,7 @@ pub fn fold(position: usize, size: usize) -> (Fold, usize) {
             core: position - rem,
             ward: None,
         }
-    } else if position % 2 == 0 {
+    } else if position.is_multiple_of(2) {
         Fold::Waits {
             proxy: position + 1,
         }

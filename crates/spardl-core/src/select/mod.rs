@@ -13,12 +13,17 @@
 //!
 //! Ties go to the lower index; zeros are never selected.
 
+mod ranks;
+mod window;
+
 use spardl_kernels::{Entries, Level};
 
 use crate::codec::ValueType;
 use crate::feedback::Feedback;
 use crate::list::magnitude;
 use crate::partition::Partition;
+use ranks::{Limit, Ranks};
+use window::Window;
 
 /// What is known of a block in this step.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +66,7 @@ pub struct Selector {
     hints: Vec<Hint>,
     rescans: u64,
     selected: u64,
-    keys: Vec<u32>,
+    ranks: Ranks,
     spare: Entries,
     window: Window,
 }
@@ -77,7 +82,7 @@ impl Selector {
             hints: vec![FRESH; blocks],
             rescans: 0,
             selected: 0,
-            keys: Vec::new(),
+            ranks: Ranks::default(),
             spare: Entries::default(),
             window: Window::default(),
         }
@@ -154,11 +159,13 @@ impl Selector {
         }
         self.spare.clear();
         let range = self.partition.range(block);
+        let (kernels, lists) = (self.kernels, &overlay.pending);
         self.window.fold(
+            kernels,
             range,
             work,
             &overlay.entries,
-            &overlay.pending,
+            lists,
             &mut self.spare,
         );
         std::mem::swap(&mut overlay.entries, &mut self.spare);
@@ -179,17 +186,23 @@ impl Selector {
             return;
         }
         self.fold(block, work);
-        let mut level = self.nth_magnitude(block, quota);
-        while !self.suffices(block, level) {
+        let mut limit = self.limit(block, quota);
+        while !self.suffices(block, limit) {
             self.rescan(block, work, quota);
-            level = self.nth_magnitude(block, quota);
+            limit = self.limit(block, quota);
         }
-        let limit = level.unwrap_or(0);
         self.learn(block, quota);
-        // `nth_magnitude` left the quota's keys, which reach the limit, at the end of `keys`.
-        let chosen = &self.keys[self.keys.len().saturating_sub(quota)..];
-        let ties = chosen.iter().filter(|&&key| key == limit).count();
-        self.take(block, limit, ties, values, out);
+        match limit {
+            Some(Limit {
+                bits,
+                ties,
+                contested: true,
+            }) => {
+                self.take_with_ties(block, bits, ties, values, out);
+            }
+            Some(Limit { bits, .. }) => self.take(block, bits, values, out),
+            None => self.take(block, 0, values, out),
+        }
     }
 
     /// Removes the entries of the block of magnitude at least `threshold` (zeros never) and appends them to `out`, rounded
@@ -207,8 +220,7 @@ impl Selector {
         if self.count_above(block, threshold) > cap {
             self.take_top(block, work, cap, values, out);
         } else {
-            let limit = magnitude(threshold).max(1);
-            self.take(block, limit, usize::MAX, values, out);
+            self.take(block, magnitude(threshold), values, out);
         }
     }
 
@@ -266,38 +278,32 @@ impl Selector {
         sampled_floor(residual.len(), quota, |i| residual[i] + gradient[i])
     }
 
-    /// The bits of the `quota`-th largest magnitude of the block's known entries, if there are that many.
-    fn nth_magnitude(&mut self, block: usize, quota: usize) -> Option<u32> {
-        let values = &self.overlays[block].entries.values;
-        let rank = values.len().checked_sub(quota)?;
-        self.keys.clear();
-        self.keys
-            .extend(values.iter().map(|&value| magnitude(value)));
-        Some(*self.keys.select_nth_unstable(rank).1)
+    fn limit(&mut self, block: usize, quota: usize) -> Option<Limit> {
+        let Overlay { entries, floor, .. } = &self.overlays[block];
+        self.ranks.count(&entries.values, *floor);
+        self.ranks.limit(&entries.values, quota)
     }
 
-    fn suffices(&mut self, block: usize, level: Option<u32>) -> bool {
+    fn suffices(&mut self, block: usize, limit: Option<Limit>) -> bool {
         let floor = self.overlays[block].floor;
-        let enough = floor == 0.0 || level.is_some_and(|level| level >= magnitude(floor));
+        let enough = floor == 0.0 || limit.is_some_and(|limit| limit.bits >= magnitude(floor));
         let spare = &mut self.hints[block].spare;
         *spare = if enough { *spare * 0.98 } else { *spare * 1.5 }.clamp(SPARE.0, SPARE.1);
         enough
     }
 
-    /// Predicts the next floor: what `spare` times the quota of the known entries reach, a little more for small quotas.
-    /// Expects the state that `nth_magnitude` left: the smaller keys, in any order, before the quota's.
+    /// Predicts the next floor: what `spare` times the quota of the entries just ranked reach, a little more for small quotas.
     fn learn(&mut self, block: usize, quota: usize) {
         let hint = &mut self.hints[block];
-        hint.quota = quota;
         let wanted = (quota as f32 * hint.spare + 3.0 * (quota as f32).sqrt()) as usize;
-        let below = self.keys.len().saturating_sub(quota);
-        let rank = self.keys.len().saturating_sub(wanted);
-        // Too few known to tell: the smallest known magnitude, and no more than the floor just used.
-        let reached = match rank {
-            0 => self.keys[..below].iter().copied().min().unwrap_or(0),
-            rank => *self.keys[..below].select_nth_unstable(rank).1,
+        let known = self.overlays[block].entries.len();
+        hint.quota = quota;
+        // When fewer are known than wanted, the floor just used was a little too high for that.
+        hint.floor = match self.ranks.roughly(wanted) {
+            reached if reached > 0.0 => reached,
+            _ if known > quota => self.overlays[block].floor * 0.97,
+            _ => 0.0,
         };
-        hint.floor = f32::from_bits(reached);
     }
 
     fn rescan(&mut self, block: usize, work: &[f32], quota: usize) {
@@ -320,44 +326,42 @@ impl Selector {
         overlay.entries = overlaid(&scanned, &overlay.entries);
     }
 
-    /// Removes the entries above `limit` and the first `ties` entries equal to it (zeros never).
-    fn take(
-        &mut self,
-        block: usize,
-        limit: u32,
-        mut ties: usize,
-        values: ValueType,
-        out: &mut Entries,
-    ) {
+    /// Removes the entries of magnitude bits at least `limit` (zeros never).
+    fn take(&mut self, block: usize, limit: u32, values: ValueType, out: &mut Entries) {
         let Overlay { entries, sent, .. } = &mut self.overlays[block];
         let first = out.len();
-        // Written without branches on the data, which no predictor could guess: every entry goes to the end of the list, and
-        // the end moves when it is to stay there.
-        let mut end = first;
-        out.indices.resize(first + entries.len(), 0);
-        out.values.resize(first + entries.len(), 0.0);
-        for (&index, value) in entries.indices.iter().zip(&mut entries.values) {
-            let key = magnitude(*value);
-            let tie = key == limit && ties > 0;
-            ties -= usize::from(tie);
-            let wire = values.round(*value);
-            let chosen = (key > limit || tie) && wire != 0.0;
-            out.indices[end] = index;
-            out.values[end] = wire;
-            end += usize::from(chosen);
-            // An infinite sum leaves no error behind: inf - inf would put NaN into a residual.
-            let rest = if wire.is_finite() { *value - wire } else { 0.0 };
-            *value = if chosen { rest } else { *value };
-        }
-        out.indices.truncate(end);
-        out.values.truncate(end);
+        let bf16 = values == ValueType::Bf16;
+        let Entries { indices, values } = entries;
+        spardl_kernels::take(self.kernels, indices, values, limit, bf16, out);
         let again = !sent.is_empty();
         sent.extend_from_slice(&out.indices[first..]);
         if again {
             sent.sort_unstable();
-            sent.dedup();
         }
-        self.selected += (end - first) as u64;
+        self.selected += (out.len() - first) as u64;
+    }
+
+    /// Removes the entries above `limit` and the first `ties` of the entries equal to it (zeros never).
+    fn take_with_ties(
+        &mut self,
+        block: usize,
+        limit: u32,
+        ties: usize,
+        values: ValueType,
+        out: &mut Entries,
+    ) {
+        // The ties that lose are set aside, so that the rest is the ordinary case.
+        let entries = &mut self.overlays[block].entries;
+        let equal = (0..entries.len()).filter(|&at| magnitude(entries.values[at]) == limit);
+        let losers: Vec<usize> = equal.skip(ties).collect();
+        let kept: Vec<f32> = losers.iter().map(|&at| entries.values[at]).collect();
+        losers.iter().for_each(|&at| entries.values[at] = 0.0);
+        self.take(block, limit, values, out);
+        let entries = &mut self.overlays[block].entries;
+        losers
+            .iter()
+            .zip(kept)
+            .for_each(|(&at, value)| entries.values[at] = value);
     }
 }
 
@@ -366,10 +370,16 @@ impl Selector {
     /// Rule A, "return to origin": the current value where the index is final, the worker's own input elsewhere.
     pub fn settle_final(&mut self, block: usize, work: &mut [f32], finals: &[u32]) {
         self.fold(block, work);
-        let entries = &self.overlays[block].entries;
-        for_common(&entries.indices, finals, |at, index| {
-            work[index as usize] = entries.values[at]
-        });
+        let range = self.partition.range(block);
+        self.spare.clear();
+        self.window.intersect(
+            range,
+            &self.overlays[block].entries,
+            finals,
+            &mut self.spare,
+        );
+        let Entries { indices, values } = &self.spare;
+        spardl_kernels::scatter(self.kernels, work, indices, values);
     }
 
     /// Rule B, "keep where dropped": the current value everywhere.
@@ -405,72 +415,6 @@ pub fn for_common(a: &[u32], b: &[u32], mut each: impl FnMut(usize, u32)) {
         i += usize::from(x <= y);
         j += usize::from(y <= x);
     }
-}
-
-/// Scratch for folding lists: a stretch of the block small enough for the cache.
-#[derive(Clone, Debug, Default)]
-struct Window {
-    sums: Vec<f32>,
-    touched: Vec<u64>,
-}
-
-impl Window {
-    const LEN: usize = 1 << 14;
-
-    /// `known` plus the received `lists` in their order; where an index is not known yet, its value in `work` comes first.
-    fn fold(
-        &mut self,
-        range: std::ops::Range<usize>,
-        work: &[f32],
-        known: &Entries,
-        lists: &[Entries],
-        out: &mut Entries,
-    ) {
-        self.sums.resize(Self::LEN, 0.0);
-        self.touched.resize(Self::LEN / 64, 0);
-        out.reserve(known.len() + lists.iter().map(Entries::len).sum::<usize>());
-        let mut at = vec![0; lists.len() + 1];
-        for start in range.clone().step_by(Self::LEN) {
-            let end = (start + Self::LEN).min(range.end);
-            let stretch = &work[start..end];
-            let entries = entries_until(known, &mut at[0], end);
-            for (&index, &value) in entries.0.iter().zip(entries.1) {
-                let slot = index as usize - start;
-                self.touched[slot / 64] |= 1 << (slot % 64);
-                self.sums[slot] = value;
-            }
-            for (list, at) in lists.iter().zip(&mut at[1..]) {
-                let entries = entries_until(list, at, end);
-                for (&index, &value) in entries.0.iter().zip(entries.1) {
-                    let slot = index as usize - start;
-                    let (word, bit) = (&mut self.touched[slot / 64], 1 << (slot % 64));
-                    let before = if *word & bit == 0 {
-                        stretch[slot]
-                    } else {
-                        self.sums[slot]
-                    };
-                    *word |= bit;
-                    self.sums[slot] = before + value;
-                }
-            }
-            for (word, bits) in self.touched.iter_mut().enumerate() {
-                let mut rest = std::mem::take(bits);
-                while rest != 0 {
-                    let slot = word * 64 + rest.trailing_zeros() as usize;
-                    out.indices.push((start + slot) as u32);
-                    out.values.push(self.sums[slot]);
-                    rest &= rest - 1;
-                }
-            }
-        }
-    }
-}
-
-/// The entries of an ascending list from position `at` up to index `end`; moves `at` behind them.
-fn entries_until<'a>(list: &'a Entries, at: &mut usize, end: usize) -> (&'a [u32], &'a [f32]) {
-    let from = *at;
-    *at += list.indices[from..].partition_point(|&index| (index as usize) < end);
-    (&list.indices[from..*at], &list.values[from..*at])
 }
 
 /// The union of two ascending lists; `upper` wins where both have an index.

@@ -1,0 +1,81 @@
+//! Dense all-reduce in which nothing is lost to rounding: the worker that rounds a value keeps the error.
+//!
+//! Each element leaves each worker once, as a partial sum in the reduce-scatter or as the complete sum at its owner (see
+//! [`AllReduce::leaving`]); there it is rounded to the value type. So, per element and exactly:
+//!
+//! ```text
+//! sum over workers of what they contributed  =  sum delivered + sum over workers of the errors kept
+//! ```
+
+use std::ops::Range;
+
+use super::AllReduce;
+use crate::codec::ValueType;
+use crate::collective::{Received, Round};
+use crate::error::ProtocolError;
+use crate::world::Group;
+
+/// The sum over a group of one array per worker, and what rounding took from this worker's values.
+#[derive(Debug)]
+pub struct KeepingReduce {
+    values: ValueType,
+    sums: Vec<f32>,
+    errors: Vec<f32>,
+    reduce: AllReduce,
+    alone: bool,
+}
+
+impl KeepingReduce {
+    /// Contributes `own`, an array of the same length on every worker of the group.
+    pub fn new(group: Group, own: Vec<f32>, values: ValueType) -> Self {
+        let errors = match values {
+            ValueType::F32 => Vec::new(),
+            ValueType::Bf16 => vec![0.0; own.len()],
+        };
+        let reduce = AllReduce::new(group, own.len() as u32, values);
+        Self {
+            values,
+            sums: own,
+            errors,
+            reduce,
+            alone: group.size() == 1,
+        }
+    }
+
+    /// What to exchange now; `None` when the sums are complete.
+    pub fn round(&mut self) -> Option<Round> {
+        for range in self.reduce.leaving() {
+            self.keep_errors(range);
+        }
+        self.reduce.round(&mut self.sums)
+    }
+
+    /// Takes the values of the current round.
+    ///
+    /// # Errors
+    /// As [`AllReduce::absorb`].
+    pub fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
+        self.reduce.absorb(&mut self.sums, received)
+    }
+
+    /// The sums, once `round` has returned `None`, and the errors kept here; no errors when the value type rounds nothing.
+    pub fn finish(mut self) -> (Vec<f32>, Vec<f32>) {
+        if self.alone {
+            self.keep_errors(0..self.sums.len());
+        }
+        (self.sums, self.errors)
+    }
+
+    fn keep_errors(&mut self, range: Range<usize>) {
+        if self.errors.is_empty() {
+            return;
+        }
+        let sums = self.sums[range.clone()].iter_mut();
+        for (sum, error) in sums.zip(&mut self.errors[range]) {
+            let wire = self.values.round(*sum);
+            // An infinite sum leaves no error behind: the step will be skipped.
+            *error = if wire.is_finite() { *sum - wire } else { 0.0 };
+            *sum = wire;
+        }
+    }
+}
