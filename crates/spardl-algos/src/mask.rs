@@ -4,13 +4,12 @@
 //! contributes its own value at each of these indices to a dense all-reduce of that short array ([`MaskedSum`]), and clears
 //! them in its residual: rule M, "shared mask". The update holds complete sums, so nothing is lost.
 //!
-//! With bf16 on the wire partial sums are rounded on their way. Each element leaves each worker exactly once: as a partial
-//! sum in the reduce-scatter, or as the complete sum at its owner. The worker that rounds keeps the error in its residual at
-//! that index, so rule M conserves exactly there too.
+//! With bf16 on the wire partial sums are rounded on their way. The worker that rounds keeps the error ([`KeepingReduce`]) in
+//! its residual at that index, so rule M conserves exactly there too.
 
 use std::fmt;
 
-use spardl_core::phase::AllReduce;
+use spardl_core::phase::KeepingReduce;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Codec, ConfigError, Cost, Entries, Feedback, Group, HEADER_LEN, IndexCoding, Input, Machine,
@@ -146,80 +145,44 @@ impl<A: Agree> Machine for Masked<A> {
 #[derive(Debug)]
 pub(crate) struct MaskedSum {
     indices: Vec<u32>,
-    sums: Vec<f32>,
-    /// What rounding took away from each value that left this worker; empty when nothing is rounded.
-    errors: Vec<f32>,
-    values: ValueType,
-    alone: bool,
     len: u32,
-    reduce: AllReduce,
+    reduce: KeepingReduce,
 }
 
 impl MaskedSum {
     /// Contributes the values of `work` at `indices`, which ascend and are the same on every worker of the group.
     pub(crate) fn new(group: Group, indices: Vec<u32>, work: &[f32], values: ValueType) -> Self {
-        let mut sums = Vec::new();
-        spardl_kernels::gather(Level::best(), work, &indices, &mut sums);
-        let errors = match values {
-            ValueType::F32 => Vec::new(),
-            _ => vec![0.0; sums.len()],
-        };
-        let reduce = AllReduce::new(group, sums.len() as u32, values);
+        let mut own = Vec::new();
+        spardl_kernels::gather(Level::best(), work, &indices, &mut own);
         Self {
             indices,
-            sums,
-            errors,
-            values,
-            alone: group.size() == 1,
             len: work.len() as u32,
-            reduce,
+            reduce: KeepingReduce::new(group, own, values),
         }
     }
 
     /// What to exchange now; `None` when the sums are complete.
     pub(crate) fn round(&mut self) -> Option<Round> {
-        for range in self.reduce.leaving() {
-            self.keep_errors(range);
-        }
-        self.reduce.round(&mut self.sums)
+        self.reduce.round()
     }
 
     /// Takes the values of the current round.
     pub(crate) fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
-        self.reduce.absorb(&mut self.sums, received)
+        self.reduce.absorb(received)
     }
 
     /// Rule M: what was delivered is cleared, up to the rounding errors kept here. Returns the update.
-    pub(crate) fn finish(mut self, work: &mut [f32]) -> SparseVec {
-        if self.alone {
-            self.keep_errors(0..self.sums.len());
-        }
-        if self.errors.is_empty() {
-            for &index in &self.indices {
+    pub(crate) fn finish(self, work: &mut [f32]) -> SparseVec {
+        let (values, errors) = self.reduce.finish();
+        let indices = self.indices;
+        if errors.is_empty() {
+            for &index in &indices {
                 work[index as usize] = 0.0;
             }
         } else {
-            spardl_kernels::scatter(Level::best(), work, &self.indices, &self.errors);
+            spardl_kernels::scatter(Level::best(), work, &indices, &errors);
         }
-        let sums = Entries {
-            indices: self.indices,
-            values: self.sums,
-        };
-        list::into_update(sums, self.len)
-    }
-
-    /// Rounds values that leave this worker; their errors stay.
-    fn keep_errors(&mut self, range: std::ops::Range<usize>) {
-        if self.errors.is_empty() {
-            return;
-        }
-        let sums = self.sums[range.clone()].iter_mut();
-        for (sum, error) in sums.zip(&mut self.errors[range]) {
-            let wire = self.values.round(*sum);
-            // An infinite sum leaves no error behind: the step will be skipped.
-            *error = if wire.is_finite() { *sum - wire } else { 0.0 };
-            *sum = wire;
-        }
+        list::into_update(Entries { indices, values }, self.len)
     }
 }
 
