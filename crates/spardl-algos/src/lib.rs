@@ -17,8 +17,10 @@ mod mask;
 mod micro;
 mod ok_topk;
 mod options;
+mod random_k;
 pub mod registry;
 mod spardl;
+mod splitmix;
 mod topk_a;
 mod topk_a2;
 
@@ -32,6 +34,7 @@ pub use mask::Cap;
 pub use micro::Micro;
 pub use ok_topk::{Balance, Intersection, OkTopk, Preset as OkTopkPreset};
 pub use options::Options;
+pub use random_k::RandomK;
 pub use spardl::{Residual, Sag, SparDl};
 pub use topk_a::TopkA;
 pub use topk_a2::TopkA2;

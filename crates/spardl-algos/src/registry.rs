@@ -5,8 +5,8 @@
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
 use crate::{
-    Dense, DenseRabenseifner, DenseRing, ExDyna, GTopk, GaussianK, Micro, OkTopk, Options, SparDl,
-    TopkA, TopkA2,
+    Dense, DenseRabenseifner, DenseRing, ExDyna, GTopk, GaussianK, Micro, OkTopk, Options, RandomK,
+    SparDl, TopkA, TopkA2,
 };
 
 /// A method of the registry.
@@ -147,6 +147,13 @@ pub const METHODS: &[Entry] = &[
         ],
         source: include_str!("micro.rs"),
         build: |options| Ok(Box::new(Micro::from_options(options)?)),
+    },
+    Entry {
+        name: "random-k",
+        summary: "k elements drawn from a common seed, summed over all workers",
+        options: &[("seed", "a number (0): another seed draws other elements")],
+        source: include_str!("random_k.rs"),
+        build: |options| Ok(Box::new(RandomK::from_options(options)?)),
     },
     Entry {
         name: "dense",
