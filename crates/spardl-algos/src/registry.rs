@@ -5,8 +5,8 @@
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
 use crate::{
-    Dense, DenseRabenseifner, DenseRing, ExDyna, GTopk, GaussianK, Micro, OkTopk, Options, RandomK,
-    SparDl, TopkA, TopkA2,
+    Dense, DenseRabenseifner, DenseRing, ExDyna, GTopk, GaussianK, Micro, OkTopk, Options,
+    PowerSgd, RandomK, SparDl, TopkA, TopkA2,
 };
 
 /// A method of the registry.
@@ -154,6 +154,20 @@ pub const METHODS: &[Entry] = &[
         options: &[("seed", "a number (0): another seed draws other elements")],
         source: include_str!("random_k.rs"),
         build: |options| Ok(Box::new(RandomK::from_options(options)?)),
+    },
+    Entry {
+        name: "power-sgd",
+        summary: "PowerSGD: a low-rank approximation of every matrix, k is not used",
+        options: &[
+            ("rank", "1 or more (1): columns of the approximation"),
+            ("seed", "a number (0): where the iteration starts"),
+            (
+                "residual",
+                "own (what a worker did not deliver), mean (torch: less the mean update)",
+            ),
+        ],
+        source: include_str!("power_sgd/mod.rs"),
+        build: |options| Ok(Box::new(PowerSgd::from_options(options)?)),
     },
     Entry {
         name: "dense",

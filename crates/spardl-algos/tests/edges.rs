@@ -162,6 +162,10 @@ fn equal_magnitudes_are_cut_to_the_bound_and_still_move() {
 #[test]
 fn values_that_cancel_exactly_are_absent_and_conserved() {
     each(&[2, 3, 4, 6, 8], |workers, algorithm| {
+        let laws = algorithm.laws();
+        if !laws.conserves {
+            return;
+        }
         for k in [5, 60] {
             let mut trial = Trial::new(algorithm, workers, 50);
             let mut gradients = vec![vec![0.0; 50]; workers as usize];
@@ -173,9 +177,8 @@ fn values_that_cancel_exactly_are_absent_and_conserved() {
                 let mut after = check::residuals(trial.cluster.workers());
                 check::add(&mut after, &update);
                 let context = format!("{} k={k} step={step}", trial.context);
-                assert!(before == after || !algorithm.laws().conserves, "{context}");
-                let laws = algorithm.laws();
-                let full = k >= 50 && laws.lossless_when_full && laws.conserves;
+                assert!(before == after, "{context}");
+                let full = k >= 50 && laws.lossless_when_full;
                 assert!(!full || update.iter().all(|&v| v == 0.0), "{context}");
             }
         }
