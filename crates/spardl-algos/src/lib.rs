@@ -24,6 +24,7 @@ mod spardl;
 mod splitmix;
 mod topk_a;
 mod topk_a2;
+mod topk_dsa;
 
 pub use dense::Dense;
 pub use dense_rabenseifner::DenseRabenseifner;
@@ -40,3 +41,4 @@ pub use random_k::RandomK;
 pub use spardl::{Residual, Sag, SparDl};
 pub use topk_a::TopkA;
 pub use topk_a2::TopkA2;
+pub use topk_dsa::TopkDsa;

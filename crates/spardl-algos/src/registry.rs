@@ -6,7 +6,7 @@ use spardl_core::{Algorithm, ConfigError, ValueType};
 
 use crate::{
     Dense, DenseRabenseifner, DenseRing, ExDyna, GTopk, GaussianK, Micro, OkTopk, Options,
-    PowerSgd, RandomK, SparDl, TopkA, TopkA2,
+    PowerSgd, RandomK, SparDl, TopkA, TopkA2, TopkDsa,
 };
 
 /// A method of the registry.
@@ -94,6 +94,16 @@ pub const METHODS: &[Entry] = &[
                 codec: options.codec,
             }))
         },
+    },
+    Entry {
+        name: "topk-dsa",
+        summary: "SparCML's dynamic all-reduce: split to owners, gather all sums, dense where shorter",
+        options: &[(
+            "residual",
+            "sent, published (loses the k-th entry; does not conserve): what is cleared",
+        )],
+        source: include_str!("topk_dsa.rs"),
+        build: |options| Ok(Box::new(TopkDsa::from_options(options)?)),
     },
     Entry {
         name: "gtopk",

@@ -8,7 +8,12 @@ use super::{CAP, OkTopk, PEERS_PER_ROUND};
 
 /// Which step is exact, cuts regions or balances depends on more than its number, so the range covers all kinds.
 pub(super) fn cost(config: &OkTopk, workers: usize, len: u32, k: usize) -> Cost {
-    let most = k.saturating_mul(CAP).min(len as usize);
+    // A worker alone sends nothing.
+    let most = if workers > 1 {
+        k.saturating_mul(CAP).min(len as usize)
+    } else {
+        0
+    };
     let log = u64::from(ceil_log2(workers));
     let peers = workers as u64 - 1;
     let list = config.codec.list_bound(len, most) as u64;

@@ -123,11 +123,7 @@ impl Worker {
     }
 
     fn selected_in(&self, region: usize) -> (&[u32], &[f32]) {
-        let Entries { indices, values } = &self.selection;
-        let range = self.control.regions.range(region);
-        let start = indices.partition_point(|&i| (i as usize) < range.start);
-        let end = indices.partition_point(|&i| (i as usize) < range.end);
-        (&indices[start..end], &values[start..end])
+        list::within(&self.selection, self.control.regions.range(region))
     }
 
     /// Adds up the own region in rank order and keeps what is put forward.

@@ -1,0 +1,465 @@
+//! TopkDSA: SparCML's dynamic sparse all-reduce, which turns dense where the sum has filled up.
+//!
+//! Paper: Renggli et al., "SparCML: High-Performance Sparse Communication for Machine Learning", SC 2019 (split and all-gather);
+//! the form compared with Ok-Topk in that paper.
+//!
+//! The idea: each worker owns one of P even regions. A worker selects its k largest entries and sends each region's part to the
+//! owner; the owner adds the parts, and everybody gathers all sums. Nothing is selected a second time, so the sums have up
+//! to k P entries: an owner sends its region as a list or, where that is shorter, as a run of values without indices. What a
+//! worker sent leaves its residual.
+//!
+//! Words: *region* = one of P nearly equal runs of the gradient; *list* = indices and values of the non-zero sums; *run* = all values of
+//! a region.
+//!
+//! Example, 5 workers, n = 10, k = 2, regions of 2. The selections are {0:9, 5:4}, {0:8, 9:3}, {2:5, 5:2}, {0:6, 7:7}, {7:5, 9:1}.
+//! Owner 0 adds up {0:23}, owner 1 {2:5}, owner 2 {5:6}, owner 3 {7:12}, owner 4 {9:4}. A list of one entry takes 11 bytes, a run of
+//! two values 8, so all send runs. The update is (23 0 5 0 0 6 0 12 0 4) and no residual is left.
+//!
+//! Rounds: ceil((P - 1)/4) + ceil(log2 P). Bytes: 2 k (P - 1)/P words to the owners, then between as many (all workers select the same)
+//! and n (P - 1)/P (all regions are runs).
+//!
+//! Limitations: the update has up to k P entries, and the second half tends to the cost of a dense all-gather. With all large
+//! values in one region its owner receives them all.
+//!
+//! Differs from the authors' code (Ok-Topk's repository, `topkSA`):
+//! - Every region turns dense on its own, when its bytes say so; published: all together when the sums have at least n/3
+//!   non-zeros, which takes an all-gather of counts first (SparCML itself: a stream of more than n/2 entries of 4 + 4 bytes).
+//! - One message per round and peer, with its count inside; no all-to-all of counts.
+//! - The k-th entry is sent. Published, `residual = published` here: the k largest entries leave the residual, but only those above
+//!   the k-th are sent, so the k-th (and its ties) are destroyed in every step. It does not conserve.
+//! - Any n and P: even regions, where the original is wrong for n mod floor(n/P) != n mod P and divides by zero for n < P.
+
+use spardl_core::codec::{Reader, decode_values, encode_values};
+use spardl_core::phase::{AllGather, AllToAll, Items};
+use spardl_core::{
+    Algorithm, Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Group, HEADER_LEN, Input,
+    Laws, Layout, Machine, Partition, ProtocolError, Received, Selector, SparseVec, Support, Tally,
+    Turn, Update, World, list, schedule,
+};
+
+use crate::Options;
+
+/// Messages in flight on the way to the owners; authors' allreducer.py.
+const PEERS_PER_ROUND: usize = 4;
+
+/// Split to owners, all-gather of every sum, dense where that is shorter.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TopkDsa {
+    /// How entries travel.
+    pub codec: Codec,
+    /// Is the k-th entry cleared and not sent, as in the authors' code?
+    pub loses_kth: bool,
+}
+
+impl TopkDsa {
+    /// TopkDSA with the options that concern it.
+    ///
+    /// # Errors
+    /// When an option has a value that is not accepted.
+    pub fn from_options(options: &Options) -> Result<Self, ConfigError> {
+        let expected = "sent or published";
+        let loses_kth =
+            options.parsed("topk-dsa", "residual", false, expected, |text| match text {
+                "sent" => Some(false),
+                "published" => Some(true),
+                _ => None,
+            })?;
+        Ok(Self {
+            codec: options.codec,
+            loses_kth,
+        })
+    }
+}
+
+impl Algorithm for TopkDsa {
+    fn name(&self) -> &'static str {
+        "topk-dsa"
+    }
+
+    fn describe(&self) -> String {
+        let residual = if self.loses_kth { "published" } else { "sent" };
+        format!("topk-dsa residual={residual} values={}", self.codec.values)
+    }
+
+    fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
+        let group = world.everyone();
+        Ok(Box::new(Worker {
+            config: *self,
+            group,
+            regions: Regions::new(self.codec, layout.len(), group.size()),
+            selector: Selector::new(Partition::even(layout.len(), 1)),
+            k: 0,
+            selection: Entries::default(),
+            phase: Phase::Idle,
+            entries_sent: 0,
+            update: SparseVec::new(layout.len()),
+        }))
+    }
+
+    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+        let size = workers as usize;
+        let k = k.min(len as usize);
+        let regions = Regions::new(self.codec, len, size);
+        let log = schedule::ceil_log2(size);
+        let rounds = AllToAll::rounds(size, PEERS_PER_ROUND) + log;
+        let peers = u64::from(workers - 1);
+        // A selection is cut into a list for each owner; raw indices bound what a cut costs.
+        let empty = self.codec.list_bound(len, 0) as u64;
+        let sent = if workers > 1 { k } else { 0 };
+        let split = peers * (4 + empty) + (sent * (4 + self.codec.values.bytes())) as u64;
+        let bounds = regions.bounds(k);
+        let gather = (0..size).map(|position| AllGather::body_bytes(position, &bounds));
+        let messages = peers + u64::from(log);
+        Cost {
+            rounds: rounds..=rounds,
+            messages,
+            bytes_max: split + gather.max().unwrap_or(0) + messages * HEADER_LEN as u64,
+        }
+    }
+
+    fn laws(&self) -> Laws {
+        Laws {
+            conserves: !self.loses_kth,
+            keeps_residual: true,
+            support: Support::KPerWorker,
+            lossless_when_full: !self.loses_kth,
+            scales: true,
+        }
+    }
+}
+
+/// Where in the step the worker is.
+#[derive(Debug)]
+enum Phase {
+    /// The selections on their way to the owners.
+    Split(AllToAll),
+    /// The sums of the regions on their way to everybody.
+    Gather(AllGather),
+    /// Between steps.
+    Idle,
+}
+
+#[derive(Debug)]
+struct Worker {
+    config: TopkDsa,
+    group: Group,
+    regions: Regions,
+    /// One block: the k largest of the whole bucket.
+    selector: Selector,
+    k: usize,
+    selection: Entries,
+    phase: Phase,
+    entries_sent: u64,
+    update: SparseVec,
+}
+
+impl Worker {
+    fn select(&mut self, feedback: &mut Feedback, gradient: &[f32]) {
+        self.selector.pass(feedback, gradient, &[self.k]);
+        self.selection.clear();
+        let (work, values) = (feedback.work(), self.config.codec.values);
+        self.selector
+            .take_top(0, work, self.k, values, &mut self.selection);
+        if self.config.loses_kth {
+            let magnitudes = self.selection.values.iter().map(|&v| list::magnitude(v));
+            let kth = magnitudes.min().unwrap_or(0);
+            let values = self.selection.values.iter();
+            let above = values.filter(|v| list::magnitude(**v) > kth).count();
+            (self.selection, _) = list::split_top(&self.selection, above, self.config.codec.values);
+        }
+    }
+
+    fn split(&mut self) -> Phase {
+        let own = self.group.position();
+        let mut outgoing = vec![Vec::new(); self.group.size()];
+        for (region, item) in outgoing.iter_mut().enumerate() {
+            if region != own {
+                let range = self.regions.partition.range(region);
+                let (indices, values) = list::within(&self.selection, range);
+                self.entries_sent += indices.len() as u64;
+                self.regions.encode_list(region, indices, values, item);
+            }
+        }
+        let bound = self.regions.list_bound(own, self.k);
+        Phase::Split(AllToAll::new(self.group, outgoing, bound, PEERS_PER_ROUND))
+    }
+
+    /// Adds up the own region in rank order; the rounding errors of the sums stay here.
+    fn reduce(&mut self, items: &Items) -> Result<Phase, ProtocolError> {
+        let (own, regions) = (self.group.position(), &self.regions);
+        let mut lists = vec![Entries::default(); self.group.size()];
+        for (from, list) in lists.iter_mut().enumerate() {
+            if from == own {
+                let (indices, values) = list::within(&self.selection, regions.partition.range(own));
+                list.indices.extend_from_slice(indices);
+                list.values.extend_from_slice(values);
+            } else {
+                items.read(from, |reader| {
+                    let (start, len) = regions.span(own);
+                    regions
+                        .codec
+                        .decode_entries(reader, start, len, self.k, list)
+                })?;
+            }
+        }
+        let end = regions.partition.range(own).end as u32;
+        let sum = list::sum_all(&lists, end);
+        let (sums, left) = list::split_top(&sum, sum.len(), regions.codec.values);
+        let mut item = Vec::new();
+        regions.encode(own, &sums, &mut item);
+        let bounds = regions.bounds(self.k);
+        self.selector.add(0, left);
+        Ok(Phase::Gather(AllGather::new(self.group, item, bounds)))
+    }
+
+    fn finish(&mut self, feedback: &mut Feedback, items: &Items) -> Result<(), ProtocolError> {
+        self.update.clear();
+        let (own, size) = (self.group.position(), self.group.size());
+        let most = self.k.saturating_mul(size);
+        let mut counts = Vec::with_capacity(size);
+        for region in 0..size {
+            let before = self.update.nnz();
+            items.read(region, |reader| {
+                self.update.extend_with(|indices, values| {
+                    self.regions.decode(region, reader, most, indices, values)
+                })
+            })?;
+            counts.push((self.update.nnz() - before) as u64);
+        }
+        let forwarded = schedule::all_gather(size).flat_map(|round| round.sent(own, size));
+        self.entries_sent += forwarded.map(|region| counts[region]).sum::<u64>();
+        self.selector.settle_all(0, feedback.work_mut());
+        Ok(())
+    }
+
+    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+        loop {
+            let round = match &mut self.phase {
+                Phase::Split(exchange) => exchange.round(),
+                Phase::Gather(gather) => gather.round(),
+                Phase::Idle => return Ok(Turn::Done),
+            };
+            if let Some(round) = round {
+                return Ok(Turn::Exchange(round));
+            }
+            self.phase = match std::mem::replace(&mut self.phase, Phase::Idle) {
+                Phase::Split(exchange) => self.reduce(&exchange.into_items())?,
+                Phase::Gather(gather) => {
+                    self.finish(feedback, &gather.into_items())?;
+                    Phase::Idle
+                }
+                Phase::Idle => Phase::Idle,
+            };
+        }
+    }
+}
+
+impl Machine for Worker {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+        self.k = input.k.min(self.update.len() as usize);
+        self.entries_sent = 0;
+        self.select(feedback, input.gradient);
+        self.phase = self.split();
+        self.turn(feedback)
+            .expect("nothing has come from outside yet")
+    }
+
+    fn resume(
+        &mut self,
+        feedback: &mut Feedback,
+        received: Received<'_>,
+    ) -> Result<Turn, ProtocolError> {
+        match &mut self.phase {
+            Phase::Split(exchange) => exchange.absorb(received)?,
+            Phase::Gather(gather) => gather.absorb(received)?,
+            Phase::Idle => {}
+        }
+        self.turn(feedback)
+    }
+
+    fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
+        Update::Sparse(&self.update)
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            rescans: self.selector.rescans(),
+            entries_sent: self.entries_sent,
+            selected: self.selector.selected(),
+        }
+    }
+}
+
+/// The regions and how their sums travel: a byte for the form, then a list or a run.
+#[derive(Clone, Debug)]
+struct Regions {
+    codec: Codec,
+    partition: Partition,
+}
+
+const LIST: u8 = 0;
+const RUN: u8 = 1;
+
+impl Regions {
+    fn new(codec: Codec, len: u32, workers: usize) -> Self {
+        Self {
+            codec,
+            partition: Partition::even(len, workers),
+        }
+    }
+
+    fn span(&self, region: usize) -> (u32, u32) {
+        (
+            self.partition.start(region),
+            self.partition.block_len(region),
+        )
+    }
+
+    fn list_bound(&self, region: usize, most: usize) -> usize {
+        self.codec
+            .list_bound(self.partition.block_len(region), most)
+    }
+
+    fn run_len(&self, region: usize) -> usize {
+        self.partition.block_len(region) as usize * self.codec.values.bytes()
+    }
+
+    /// The most bytes of the sums of each region, when every worker selects `k` entries.
+    fn bounds(&self, k: usize) -> Vec<usize> {
+        let workers = self.partition.blocks();
+        let most = k.saturating_mul(workers);
+        let bound = |region| 1 + self.list_bound(region, most).min(self.run_len(region));
+        (0..workers).map(bound).collect()
+    }
+
+    fn encode_list(&self, region: usize, indices: &[u32], values: &[f32], out: &mut Vec<u8>) {
+        let (start, len) = self.span(region);
+        self.codec.encode(start, len, indices, values, out);
+    }
+
+    fn encode(&self, region: usize, sums: &Entries, out: &mut Vec<u8>) {
+        let (start, len) = self.span(region);
+        if self.codec.list_len(len, sums.len()) <= self.run_len(region) {
+            out.push(LIST);
+            self.encode_list(region, &sums.indices, &sums.values, out);
+            return;
+        }
+        let mut run = vec![0.0; len as usize];
+        for (&index, &value) in sums.indices.iter().zip(&sums.values) {
+            run[(index - start) as usize] = value;
+        }
+        out.push(RUN);
+        encode_values(self.codec.values, &run, out);
+    }
+
+    fn decode(
+        &self,
+        region: usize,
+        reader: &mut Reader<'_>,
+        most: usize,
+        indices: &mut Vec<u32>,
+        values: &mut Vec<f32>,
+    ) -> Result<(), DecodeError> {
+        let (start, len) = self.span(region);
+        match reader.u8()? {
+            LIST => self.codec.decode(reader, start, len, most, indices, values),
+            RUN => {
+                let mut run = vec![0.0; len as usize];
+                decode_values(self.codec.values, reader, &mut run)?;
+                for (index, value) in (start..).zip(run) {
+                    if value != 0.0 {
+                        indices.push(index);
+                        values.push(value);
+                    }
+                }
+                Ok(())
+            }
+            other => Err(DecodeError::UnknownCoding(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spardl_core::Outcome;
+    use spardl_sim::Cluster;
+    use spardl_testkit::{check, generate};
+
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_header_comes_out() {
+        let inputs: [&[(usize, f32)]; 5] = [
+            &[(0, 9.0), (5, 4.0)],
+            &[(0, 8.0), (9, 3.0)],
+            &[(2, 5.0), (5, 2.0)],
+            &[(0, 6.0), (7, 7.0)],
+            &[(7, 5.0), (9, 1.0)],
+        ];
+        let gradients = inputs.map(|entries| {
+            let mut gradient = vec![0.0; 10];
+            entries.iter().for_each(|&(i, v)| gradient[i] = v);
+            gradient
+        });
+        let mut cluster = Cluster::new(&TopkDsa::default(), 5, &Layout::flat(10)).unwrap();
+        let report = cluster.step(&gradients, 2, 0).unwrap();
+        let update = check::agreed(cluster.workers(), "topk-dsa");
+        assert_eq!(update, [23.0, 0.0, 5.0, 0.0, 0.0, 6.0, 0.0, 12.0, 0.0, 4.0]);
+        assert_eq!(report.ledger.rounds, [4; 5]);
+        cluster.commit().unwrap();
+        assert!(cluster.workers().iter().all(|w| w.residual() == [0.0; 10]));
+        assert_eq!(TopkDsa::default().codec.list_len(2, 1), 11);
+    }
+
+    #[test]
+    fn a_region_travels_in_the_shorter_form_and_comes_back() {
+        let regions = Regions::new(Codec::default(), 3000, 3);
+        for count in [0, 1, 100, 500, 900, 1000] {
+            let indices: Vec<u32> = (1000..1000 + count).collect();
+            let values = vec![1.5; count as usize];
+            let sums = Entries { indices, values };
+            let mut bytes = Vec::new();
+            regions.encode(1, &sums, &mut bytes);
+            let list = Codec::default().list_len(1000, count as usize);
+            assert_eq!(bytes.len(), 1 + list.min(4000));
+            assert_eq!(bytes[0] == RUN, list > 4000);
+            let (mut reader, mut back) = (Reader::new(&bytes), Entries::default());
+            regions
+                .decode(1, &mut reader, 1000, &mut back.indices, &mut back.values)
+                .unwrap();
+            reader.finish().unwrap();
+            assert_eq!(back, sums);
+        }
+    }
+
+    /// Steps whose inputs equal update plus residuals, of 20.
+    fn conserved(config: &TopkDsa, workers: u32) -> usize {
+        let layout = Layout::flat(200);
+        let mut cluster = Cluster::new(config, workers, &layout).unwrap();
+        let holds = (0..20).filter(|&step| {
+            let gradients = generate::integers(step, workers, 200);
+            let before = check::inputs(cluster.workers(), &gradients);
+            let report = cluster.step(&gradients, 20, step).unwrap();
+            assert!(report.outcomes.iter().all(|o| *o == Outcome::Updated));
+            let update = check::agreed(cluster.workers(), "topk-dsa");
+            cluster.commit().unwrap();
+            let mut after = check::residuals(cluster.workers());
+            check::add(&mut after, &update);
+            before == after
+        });
+        holds.count()
+    }
+
+    #[test]
+    fn the_published_rule_destroys_the_kth_entry_in_every_step() {
+        let published = TopkDsa {
+            loses_kth: true,
+            ..TopkDsa::default()
+        };
+        assert!(!published.laws().conserves);
+        for workers in [1, 2, 5, 8] {
+            assert_eq!(conserved(&TopkDsa::default(), workers), 20);
+            assert_eq!(conserved(&published, workers), 0);
+        }
+    }
+}
