@@ -6,12 +6,15 @@
 
 #![forbid(unsafe_code)]
 
+mod clt_k;
+mod deft;
 mod dense;
 mod dense_rabenseifner;
 mod dense_ring;
 mod exdyna;
 mod gaussian_k;
 mod gtopk;
+mod hard_threshold;
 mod list_gather;
 mod mask;
 mod micro;
@@ -26,12 +29,15 @@ mod topk_a;
 mod topk_a2;
 mod topk_dsa;
 
+pub use clt_k::CltK;
+pub use deft::Deft;
 pub use dense::Dense;
 pub use dense_rabenseifner::DenseRabenseifner;
 pub use dense_ring::DenseRing;
 pub use exdyna::{Controller, ExDyna, Start};
 pub use gaussian_k::{GaussianK, Preset};
 pub use gtopk::{Dropped, GTopk};
+pub use hard_threshold::HardThreshold;
 pub use mask::Cap;
 pub use micro::Micro;
 pub use ok_topk::{Balance, Intersection, OkTopk, Preset as OkTopkPreset};

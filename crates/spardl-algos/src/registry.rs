@@ -5,8 +5,8 @@
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
 use crate::{
-    Dense, DenseRabenseifner, DenseRing, ExDyna, GTopk, GaussianK, Micro, OkTopk, Options,
-    PowerSgd, RandomK, SparDl, TopkA, TopkA2, TopkDsa,
+    CltK, Deft, Dense, DenseRabenseifner, DenseRing, ExDyna, GTopk, GaussianK, HardThreshold,
+    Micro, OkTopk, Options, PowerSgd, RandomK, SparDl, TopkA, TopkA2, TopkDsa,
 };
 
 /// A method of the registry.
@@ -178,6 +178,38 @@ pub const METHODS: &[Entry] = &[
         ],
         source: include_str!("power_sgd/mod.rs"),
         build: |options| Ok(Box::new(PowerSgd::from_options(options)?)),
+    },
+    Entry {
+        name: "deft",
+        summary: "DEFT: each worker searches some layers, with quotas by gradient norm; complete sums",
+        options: &[],
+        source: include_str!("deft/mod.rs"),
+        build: |options| {
+            Ok(Box::new(Deft {
+                codec: options.codec,
+            }))
+        },
+    },
+    Entry {
+        name: "clt-k",
+        summary: "CLT-k: the top-k indices of one worker, a different one in each step; complete sums",
+        options: &[],
+        source: include_str!("clt_k.rs"),
+        build: |options| {
+            Ok(Box::new(CltK {
+                codec: options.codec,
+            }))
+        },
+    },
+    Entry {
+        name: "hard-threshold",
+        summary: "every worker's entries above a fixed threshold; complete sums",
+        options: &[
+            ("threshold", "a positive number (1 / (2 sqrt k))"),
+            ("cap", "4k, none: the most entries a worker selects"),
+        ],
+        source: include_str!("hard_threshold.rs"),
+        build: |options| Ok(Box::new(HardThreshold::from_options(options)?)),
     },
     Entry {
         name: "dense",
