@@ -254,6 +254,8 @@ macro_rules! recompiled {
 }
 
 recompiled! {
+    portable::compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries);
+    portable::marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries);
     portable::add_assign(a: &mut [f32], b: &[f32]);
     portable::all_finite(a: &[f32]) -> bool;
     portable::sum_of_squares(a: &[f32]) -> f64;

@@ -221,6 +221,50 @@ pub(crate) fn take<const BF16: bool>(
     portable::take::<BF16>(index_tail, value_tail, limit, out);
 }
 
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries) {
+    let most: usize = marks.iter().map(|bits| bits.count_ones() as usize).sum();
+    let mut sink = Sink::new(out, most);
+    for (word, (&bits, values)) in marks.iter().zip(window.as_chunks::<64>().0).enumerate() {
+        if bits == 0 {
+            continue;
+        }
+        for (part, register) in values.as_chunks::<WIDTH>().0.iter().enumerate() {
+            let mask = (bits >> (part * WIDTH)) as __mmask16;
+            let start = base + (word * 64 + part * WIDTH) as u32;
+            // SAFETY: the sink was made for every mark, and each is offered once.
+            unsafe { push(&mut sink, start, mask, load(register)) };
+        }
+    }
+    // SAFETY: `push` counts what it writes, which is one entry per mark.
+    unsafe { sink.finish() };
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries) {
+    let (index_registers, index_tail) = indices.as_chunks::<WIDTH>();
+    let (value_registers, value_tail) = values.as_chunks::<WIDTH>();
+    let mut sink = Sink::new(out, index_registers.len() * WIDTH);
+    let bases = _mm512_set1_epi32(base as i32);
+    let low = _mm512_set1_epi32(31);
+    for (index, value) in index_registers.iter().zip(value_registers) {
+        // SAFETY: the reference covers a whole register; the load needs no alignment.
+        let index = unsafe { _mm512_loadu_si512(index.as_ptr().cast()) };
+        let offset = _mm512_sub_epi32(index, bases);
+        let word = _mm512_srli_epi32::<5>(offset);
+        // SAFETY: `crate::marked` checked that every offset has a bit in `marks`, so its 32-bit half word lies inside; x86-64
+        // is little endian, so half word `i / 32` holds bit `i` as `marks[i / 64]` does.
+        let words = unsafe { _mm512_i32gather_epi32::<4>(word, marks.as_ptr().cast()) };
+        let bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(offset, low));
+        let mask = _mm512_test_epi32_mask(words, bit);
+        // SAFETY: the sink was made for every entry of the registers, and each is offered once.
+        unsafe { push_at(&mut sink, index, mask, load(value)) };
+    }
+    // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
+    unsafe { sink.finish() };
+    portable::marked(marks, base, index_tail, value_tail, out);
+}
+
 /// The values as bf16 keeps them, as bits of f32.
 #[target_feature(enable = "avx512f")]
 #[inline]

@@ -183,6 +183,54 @@ pub fn take(
     }
 }
 
+/// Appends `(base + i, window[i])` for every marked `i`, where bit `i % 64` of `marks[i / 64]` says so.
+///
+/// # Panics
+///
+/// If `window` does not have 64 elements per word of `marks`, or `base + i` does not fit a `u32`.
+pub fn compact(level: Level, marks: &[u64], window: &[f32], base: u32, out: &mut Entries) {
+    assert_eq!(window.len(), marks.len() * 64, "a mark for every element");
+    check_range(base, window.len());
+    dispatch!(level, compact(marks, window, base, out));
+}
+
+/// Appends the entries whose index is marked: bit `i % 64` of `marks[i / 64]` for index `base + i`.
+///
+/// # Panics
+///
+/// If `indices` and `values` differ in length, or an index lies outside the marks.
+///
+/// # Example
+///
+/// ```
+/// use spardl_kernels::{Entries, Level, marked};
+///
+/// let mut out = Entries::new();
+/// marked(Level::best(), &[0b1010], 100, &[100, 101, 103], &[1.0, 2.0, 3.0], &mut out);
+/// assert_eq!(out.indices, [101, 103]);
+/// assert_eq!(out.values, [2.0, 3.0]);
+/// ```
+pub fn marked(
+    level: Level,
+    marks: &[u64],
+    base: u32,
+    indices: &[u32],
+    values: &[f32],
+    out: &mut Entries,
+) {
+    assert_eq!(
+        indices.len(),
+        values.len(),
+        "indices and values differ in length"
+    );
+    let inside = |&index: &u32| ((index.wrapping_sub(base)) as usize) < marks.len() * 64;
+    assert!(
+        indices.iter().all(inside),
+        "an index lies outside the marks"
+    );
+    dispatch!(level, marked(marks, base, indices, values, out));
+}
+
 /// `a[i] += b[i]`.
 ///
 /// # Panics

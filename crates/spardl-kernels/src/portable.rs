@@ -60,6 +60,32 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     }
 }
 
+pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries) {
+    for (word, (&bits, values)) in marks.iter().zip(window.as_chunks::<64>().0).enumerate() {
+        let mut rest = bits;
+        while rest != 0 {
+            let offset = rest.trailing_zeros() as usize;
+            out.push(base + (word * 64 + offset) as u32, values[offset]);
+            rest &= rest - 1;
+        }
+    }
+}
+
+#[inline(always)]
+pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries) {
+    let mut end = out.len();
+    out.indices.resize(end + indices.len(), 0);
+    out.values.resize(end + indices.len(), 0.0);
+    for (&index, &value) in indices.iter().zip(values) {
+        let offset = (index - base) as usize;
+        out.indices[end] = index;
+        out.values[end] = value;
+        end += (marks[offset / 64] >> (offset % 64) & 1) as usize;
+    }
+    out.indices.truncate(end);
+    out.values.truncate(end);
+}
+
 /// Written without branches on the data, which no predictor could guess: every entry goes to the end of the list, and the end
 /// moves when it is to stay there.
 #[inline(always)]

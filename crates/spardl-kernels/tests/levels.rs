@@ -193,6 +193,36 @@ proptest! {
     }
 
     #[test]
+    fn compact_and_marked_find_the_marked_elements_at_every_level(
+        marks in proptest::collection::vec(prop_oneof![Just(0), Just(u64::MAX), any::<u64>()], 0..9),
+        base in prop_oneof![Just(0u32), 0u32..1 << 31, Just(u32::MAX - 1023)],
+        keep in any::<u64>(),
+    ) {
+        let window: Vec<f32> = (0..marks.len() * 64).map(|i| i as f32 + 0.5).collect();
+        let is_marked = |i: usize| marks[i / 64] >> (i % 64) & 1 == 1;
+        let listed: Vec<usize> = (0..window.len()).filter(|i| keep >> (i % 61) & 1 == 1).collect();
+        let entries = |positions: &mut dyn Iterator<Item = usize>| {
+            let mut all = earlier();
+            for i in positions {
+                all.indices.push(base + i as u32);
+                all.values.push(window[i]);
+            }
+            all
+        };
+        let all = entries(&mut (0..window.len()).filter(|&i| is_marked(i)));
+        let some = entries(&mut listed.iter().copied().filter(|&i| is_marked(i)));
+        let indices: Vec<u32> = listed.iter().map(|&i| base + i as u32).collect();
+        let values: Vec<f32> = listed.iter().map(|&i| window[i]).collect();
+        for level in Level::available() {
+            let (mut compacted, mut found) = (earlier(), earlier());
+            compact(level, &marks, &window, base, &mut compacted);
+            marked(level, &marks, base, &indices, &values, &mut found);
+            prop_assert!(same_candidates(&compacted, &all));
+            prop_assert!(same_candidates(&found, &some));
+        }
+    }
+
+    #[test]
     fn add_assign_adds_at_every_level((a, b, offset) in pairs(finite())) {
         let (a, b) = (&a[offset..], &b[offset..]);
         let expected: Vec<f32> = a.iter().zip(b).map(|(a, b)| a + b).collect();

@@ -372,12 +372,9 @@ impl Selector {
         self.fold(block, work);
         let range = self.partition.range(block);
         self.spare.clear();
-        self.window.intersect(
-            range,
-            &self.overlays[block].entries,
-            finals,
-            &mut self.spare,
-        );
+        let known = &self.overlays[block].entries;
+        self.window
+            .intersect(self.kernels, range, known, finals, &mut self.spare);
         let Entries { indices, values } = &self.spare;
         spardl_kernels::scatter(self.kernels, work, indices, values);
     }

@@ -11,6 +11,7 @@ const SHIFT: u32 = 14;
 #[derive(Clone, Debug)]
 pub(super) struct Ranks {
     counts: Box<[u32; COUNTERS]>,
+    others: Box<[u32; COUNTERS]>,
     lowest: u32,
     shift: u32,
     close: Vec<u32>,
@@ -31,6 +32,7 @@ impl Default for Ranks {
     fn default() -> Self {
         Self {
             counts: Box::new([0; COUNTERS]),
+            others: Box::new([0; COUNTERS]),
             lowest: 0,
             shift: SHIFT,
             close: Vec::new(),
@@ -49,9 +51,22 @@ impl Ranks {
             SHIFT
         };
         self.counts.fill(0);
-        for &value in values {
-            self.counts[self.counter(magnitude(value))] += 1;
+        // Two sets of counters take turns, since an increment right after another of the same counter has to wait for it.
+        self.others.fill(0);
+        let (pairs, last) = values.as_chunks::<2>();
+        for &[a, b] in pairs {
+            let (a, b) = (self.counter(magnitude(a)), self.counter(magnitude(b)));
+            self.counts[a] += 1;
+            self.others[b] += 1;
         }
+        for &value in last {
+            let counter = self.counter(magnitude(value));
+            self.counts[counter] += 1;
+        }
+        self.counts
+            .iter_mut()
+            .zip(self.others.iter())
+            .for_each(|(count, other)| *count += other);
     }
 
     fn counter(&self, key: u32) -> usize {

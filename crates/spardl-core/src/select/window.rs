@@ -45,7 +45,7 @@ impl Window {
             spardl_kernels::gather(kernels, work, &list.indices, &mut self.base);
         }
         let Self { sums, marks, base } = self;
-        let mut sink = Sink::new(out, known.len() + base.len());
+        out.reserve(known.len() + base.len());
         let mut at = vec![0; lists.len() + 1];
         for start in range.clone().step_by(LEN) {
             let end = (start + LEN).min(range.end);
@@ -69,25 +69,23 @@ impl Window {
                     sums[slot] = before + value;
                 }
             }
-            for (word, bits) in marks.iter_mut().enumerate() {
-                sink.put(start, word, std::mem::take(bits), sums);
-            }
+            spardl_kernels::compact(kernels, &marks[..], &sums[..], start as u32, out);
+            marks.fill(0);
         }
-        sink.finish();
     }
 
     /// The entries of `list` whose indices are among `finals`.
     pub(super) fn intersect(
         &mut self,
+        kernels: Level,
         range: Range<usize>,
         list: &Entries,
         finals: &[u32],
         out: &mut Entries,
     ) {
         let marks = &mut self.marks;
-        out.indices.resize(list.len() + 1, 0);
-        out.values.resize(list.len() + 1, 0.0);
-        let (mut at, mut at_final, mut count) = (0, 0, 0);
+        out.reserve(list.len().min(finals.len()));
+        let (mut at, mut at_final) = (0, 0);
         for start in range.clone().step_by(LEN) {
             let end = (start + LEN).min(range.end);
             let entries = until(&list.indices, &mut at, end);
@@ -95,66 +93,16 @@ impl Window {
                 let slot = slot(index, start);
                 marks[slot / 64] |= 1 << (slot % 64);
             }
-            let values = &list.values[entries.clone()];
-            for (&index, &value) in list.indices[entries].iter().zip(values) {
-                let slot = slot(index, start);
-                out.indices[count] = index;
-                out.values[count] = value;
-                count += (marks[slot / 64] >> (slot % 64) & 1) as usize;
-            }
+            let (indices, values) = (&list.indices[entries.clone()], &list.values[entries]);
+            spardl_kernels::marked(kernels, &marks[..], start as u32, indices, values, out);
             marks.fill(0);
         }
-        out.indices.truncate(count);
-        out.values.truncate(count);
     }
 }
 
 /// Where an index lies in the window from `start`. The mask changes nothing; it spares the bounds checks.
 const fn slot(index: u32, start: usize) -> usize {
     (index as usize - start) & (LEN - 1)
-}
-
-/// Appends marked slots to a list, four at a time whether there are four or not: most words have fewer, and a loop over the bits
-/// would guess its end wrong at every word.
-struct Sink<'a> {
-    out: &'a mut Entries,
-    end: usize,
-}
-
-impl<'a> Sink<'a> {
-    const STRIDE: usize = 4;
-
-    /// A sink for at most `most` more entries.
-    fn new(out: &'a mut Entries, most: usize) -> Self {
-        let end = out.len();
-        out.indices.resize(end + most + Self::STRIDE, 0);
-        out.values.resize(end + most + Self::STRIDE, 0.0);
-        Self { out, end }
-    }
-
-    fn put(&mut self, start: usize, word: usize, mut bits: u64, sums: &[f32; LEN]) {
-        let mut end = self.end;
-        self.end += bits.count_ones() as usize;
-        loop {
-            let indices = &mut self.out.indices[end..end + Self::STRIDE];
-            let values = &mut self.out.values[end..end + Self::STRIDE];
-            for i in 0..Self::STRIDE {
-                let slot = (word * 64 + bits.trailing_zeros() as usize) & (LEN - 1);
-                indices[i] = (start + slot) as u32;
-                values[i] = sums[slot];
-                bits &= bits.wrapping_sub(1);
-            }
-            if bits == 0 {
-                return;
-            }
-            end += Self::STRIDE;
-        }
-    }
-
-    fn finish(self) {
-        self.out.indices.truncate(self.end);
-        self.out.values.truncate(self.end);
-    }
 }
 
 /// The positions of an ascending list from `at` up to index `end`; moves `at` behind them.
