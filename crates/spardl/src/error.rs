@@ -1,0 +1,82 @@
+//! One error for the caller, with questions to ask it.
+
+use std::fmt;
+
+use spardl_core::{ConfigError, Rank};
+use spardl_drive::{DriveError, TransportError};
+
+/// Why a call failed. The state of the reducer is as before the call.
+#[derive(Debug)]
+pub struct Error(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Config(ConfigError),
+    Drive(DriveError),
+}
+
+impl Error {
+    /// Was something asked for that cannot be? The message says what can.
+    pub fn is_config(&self) -> bool {
+        matches!(
+            self.0,
+            Kind::Config(_)
+                | Kind::Drive(DriveError::Config { .. } | DriveError::InputCount { .. })
+        )
+    }
+
+    /// Did a peer not answer in time?
+    pub fn is_timeout(&self) -> bool {
+        matches!(self.transport(), Some(TransportError::Timeout { .. }))
+    }
+
+    /// Is a peer gone, late or sending what it should not?
+    pub fn is_peer_fault(&self) -> bool {
+        self.transport().is_some() || matches!(self.0, Kind::Drive(DriveError::Protocol { .. }))
+    }
+
+    /// The worker that was lost, when that is known.
+    pub fn peer(&self) -> Option<Rank> {
+        match self.transport()? {
+            TransportError::PeerLost { peer, .. } => Some(*peer),
+            _ => None,
+        }
+    }
+
+    fn transport(&self) -> Option<&TransportError> {
+        match &self.0 {
+            Kind::Drive(DriveError::Transport(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Config(error) => error.fmt(f),
+            Kind::Drive(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0 {
+            Kind::Config(error) => error.source(),
+            Kind::Drive(error) => error.source(),
+        }
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Self(Kind::Config(error))
+    }
+}
+
+impl From<DriveError> for Error {
+    fn from(error: DriveError) -> Self {
+        Self(Kind::Drive(error))
+    }
+}

@@ -1,0 +1,45 @@
+//! Sparse all-reduce for data-parallel training.
+//!
+//! Workers exchange the few largest entries of their gradients instead of the whole gradient, agree bit for bit on the
+//! result, and lose nothing: what is not sent stays in a residual and goes out later.
+//!
+//! ```
+//! use spardl::{Reducer, run_workers};
+//!
+//! let results = run_workers(4, |transport| {
+//!     let rank = spardl::Transport::world(&transport).rank().get();
+//!     let mut gradient: Vec<f32> = (0..10_000).map(|i| ((i * 7 + rank * 13) % 101) as f32 - 50.0).collect();
+//!     let mut reducer = Reducer::builder("spardl").density(0.01).build(transport, 10_000)?;
+//!     let report = reducer.all_reduce(&mut gradient)?; // the gradient is now the mean of the update
+//!     Ok::<_, spardl::Error>((gradient, report))
+//! })?;
+//! let results: Vec<_> = results.into_iter().collect::<Result<_, _>>()?;
+//! println!("{}", results[0].1); // 100 of 10000 entries, 6 rounds, 1.0 kB sent (dense 60.0 kB)
+//! assert!(results.iter().all(|(gradient, _)| *gradient == results[0].0), "the same bits everywhere");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The nouns
+//!
+//! A *worker* is a participant; its *rank* is its number in the *world*. A [`Reducer`] is one worker's side of a repeated
+//! all-reduce over a *transport*: threads of one process ([`run_workers`]) or whatever implements [`Transport`]. A *method* is
+//! named as in [`registry`]: `spardl`, `dense`, `topk-a`, ..., each also with `-bf16`. The *density* is the part of the entries an
+//! update should have; the *residual* is what a worker keeps for later.
+//!
+//! # What it does not do
+//!
+//! No sockets, no launcher: threads of one process here, MPI in the crate `spardl-mpi`. No GPU kernels: gradients are
+//! slices of `f32` in host memory. A bucket has fewer than 2^32 elements; cut larger gradients into several.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod reducer;
+
+pub use error::Error;
+pub use reducer::{Builder, Op, Reducer, Report};
+pub use spardl_algos::{Options, Residual, Sag, registry};
+pub use spardl_core::{
+    Algorithm, Codec, IndexCoding, Layout, Outcome, Rank, SkipReason, State, ValueType, World,
+};
+pub use spardl_drive::{Connect, OnNonFinite, Transport, WorkersError, run_workers, threads};
