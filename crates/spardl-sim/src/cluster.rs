@@ -203,11 +203,11 @@ impl Cluster {
             flight.take(rank, next?, &mut self.fault);
         }
         while flight.unfinished() {
-            let ready: Vec<usize> = (0..size).filter(|&rank| flight.is_ready(rank)).collect();
-            if ready.is_empty() {
+            if flight.ready.is_empty() {
                 return Err(flight.deadlock());
             }
-            let rank = ready[self.order.random_range(0..ready.len())];
+            let turn = self.order.random_range(0..flight.ready.len());
+            let rank = flight.ready.swap_remove(turn);
             let (round, inbox) = flight.deliver(rank);
             probe.enter(Rank::new(rank as u32), Some(round));
             let next = self.workers[rank].resume(inbox);
@@ -239,6 +239,8 @@ impl Cluster {
 struct Flight {
     waiting: Vec<Option<(u32, Vec<Expected>)>>,
     outcomes: Vec<Option<Outcome>>,
+    /// The workers whose mail is complete.
+    ready: Vec<usize>,
     mail: BTreeMap<(usize, u32, u32), Payload>,
     ledger: Ledger,
 }
@@ -248,6 +250,7 @@ impl Flight {
         Self {
             waiting: vec![None; size],
             outcomes: vec![None; size],
+            ready: Vec::with_capacity(size),
             mail: BTreeMap::new(),
             ledger: Ledger::new(size),
         }
@@ -281,8 +284,10 @@ impl Flight {
                     self.ledger.bytes_received[send.to.index()] += payload.wire_len() as u64;
                     self.mail
                         .insert((send.to.index(), seq, rank as u32), payload);
+                    self.note(send.to.index());
                 }
                 self.waiting[rank] = Some((seq, recvs));
+                self.note(rank);
             }
         }
     }
@@ -300,9 +305,15 @@ impl Flight {
         ))
     }
 
-    fn is_ready(&self, rank: usize) -> bool {
-        self.missing(rank)
-            .is_some_and(|(_, missing)| missing.is_empty())
+    /// Makes the worker ready if it has all its mail now.
+    fn note(&mut self, rank: usize) {
+        let Some((seq, recvs)) = &self.waiting[rank] else {
+            return;
+        };
+        let here = |e: &Expected| self.mail.contains_key(&(rank, *seq, e.from.get()));
+        if recvs.iter().all(here) && !self.ready.contains(&rank) {
+            self.ready.push(rank);
+        }
     }
 
     fn deliver(&mut self, rank: usize) -> (u32, Inbox<'static>) {
