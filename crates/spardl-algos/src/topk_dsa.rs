@@ -117,6 +117,10 @@ impl Algorithm for TopkDsa {
         }
     }
 
+    fn loose_bound(&self) -> Option<&'static str> {
+        Some("the selections of the workers would have to be disjoint and far from home")
+    }
+
     fn laws(&self) -> Laws {
         Laws {
             conserves: !self.loses_kth,

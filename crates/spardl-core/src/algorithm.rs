@@ -26,6 +26,17 @@ pub trait Algorithm: fmt::Debug + Send + Sync {
     /// What a step costs a worker. Tests hold every method to it.
     fn cost(&self, workers: u32, len: u32, k: usize, step: u64) -> Cost;
 
+    /// Why gradients cannot be found at will that make a step send [`Cost::bytes_max`]; `None` when the same full gradient on
+    /// all workers does, and then tests hold the bound to what is sent.
+    fn loose_bound(&self) -> Option<&'static str> {
+        match self.laws().support {
+            Support::FourK | Support::FourKPerWorker => {
+                Some("as many entries as the cap would have to clear the threshold")
+            }
+            _ => None,
+        }
+    }
+
     /// What the method promises. Tests hold every method to it.
     fn laws(&self) -> Laws;
 

@@ -174,7 +174,7 @@ impl World<'_> {
     fn double(&mut self, mut own: Vec<List>) -> Vec<List> {
         let (workers, size, mut gap) = (self.workers, self.size, 1);
         while gap < self.step.teams {
-            let partner = |w: usize| (w / size ^ gap) * size + w % size;
+            let partner = |w: usize| ((w / size) ^ gap) * size + w % size;
             let merge = |w: usize| self.merge(w, &[&own[w], &own[partner(w)]], 2 * gap, true);
             own = (0..workers).map(merge).collect();
             gap *= 2;
