@@ -9,7 +9,8 @@
 //! Words: *rank* = columns of P and Q (option `rank`, 1 as in torch; never more than a matrix has rows or columns). A part of the
 //! layout with two or more dimensions is a matrix (first dimension x the rest); vectors, and matrices whose factors have half
 //! their elements or more, are *dense*: sent as they are. A bucket without structure (one part of one dimension) is cut
-//! into rows to a nearly square matrix, like torch's `batched_powerSGD_hook`.
+//! into rows to a nearly square matrix, like torch's `batched_powerSGD_hook`; so is a part of one dimension that is too long
+//! for a bias (65,536 elements or more).
 //!
 //! Example, 5 workers, one 6 x 6 matrix, rank 1, worker w has w + 1 everywhere. Q is any unit column with sum s; P_w is
 //! (w + 1) s everywhere, the sum 15 s, made a unit column 1/sqrt(6). Q_w is (w + 1) sqrt(6), its sum 15 sqrt(6); the update is 15

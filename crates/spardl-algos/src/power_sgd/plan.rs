@@ -7,6 +7,9 @@ use spardl_core::Layout;
 /// A matrix is compressed when its factors have less than one in this many of its elements (torch's `min_compression_rate`).
 const MIN_COMPRESSION: usize = 2;
 
+/// A part of one dimension with this many elements is no bias but a flattened matrix (as FSDP makes them).
+const LONG: usize = 1 << 16;
+
 /// One compressed matrix.
 #[derive(Clone, Debug)]
 pub(super) struct Matrix {
@@ -40,7 +43,7 @@ impl Plan {
         for part in layout.parts() {
             let range = part.offset as usize..part.offset as usize + part.len();
             let shape = match part.shape.as_slice() {
-                &[len] if flat => near_square(len),
+                &[len] if flat || len >= LONG => near_square(len),
                 [rows, rest @ ..] if !rest.is_empty() => (*rows, rest.iter().product()),
                 _ => (0, 0),
             };
@@ -103,6 +106,14 @@ mod tests {
         let total: usize = plan.dense.iter().map(ExactSizeIterator::len).sum();
         let compressed: usize = plan.matrices.iter().map(|m| m.range.len()).sum();
         assert_eq!(total + compressed, layout.len() as usize);
+    }
+
+    #[test]
+    fn a_long_part_of_one_dimension_is_a_flattened_matrix() {
+        let layout = Layout::new([("flat", vec![LONG]), ("bias", vec![LONG - 1])]).unwrap();
+        let plan = Plan::new(&layout, 1);
+        assert_eq!((plan.matrices[0].rows, plan.matrices[0].cols), (256, 256));
+        assert_eq!(plan.dense, [LONG..2 * LONG - 1]);
     }
 
     #[test]
