@@ -1,0 +1,33 @@
+//! Why MPI could not be used.
+
+/// What the MPI library refused or cannot do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MpiError {
+    /// A call failed.
+    #[error("{call} failed: {text}")]
+    Call {
+        /// The name of the call.
+        call: &'static str,
+        /// The library's error code.
+        code: i32,
+        /// The library's words.
+        text: String,
+    },
+    /// MPI was finalized before; it cannot be started twice in a process.
+    #[error("MPI was already finalized in this process and cannot be started again")]
+    Finalized,
+    /// MPI lets only one thread call it, and this is not that thread.
+    #[error("MPI was started on another thread and allows calls only from that one")]
+    WrongThread,
+    /// More bytes or elements than a count of MPI can say.
+    #[error("{len} {what} do not fit one MPI call: at most {max} do")]
+    TooLong {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        len: usize,
+        /// How many are allowed.
+        max: usize,
+    },
+}

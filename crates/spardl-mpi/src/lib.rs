@@ -1,0 +1,48 @@
+//! Workers as processes of an MPI job: the transport between machines.
+//!
+//! [`Mpi::init`] starts MPI (or joins one that runs), [`Mpi::transport`] makes a transport on a communicator of its own.
+//! `mpiexec` or `srun` start the ranks; this crate builds against Open MPI and MPICH, whichever `mpicc` (or `MPICC`) is.
+//! It needs libmpi, so the workspace's default build leaves it out: `cargo build -p spardl-mpi`.
+//!
+//! ```no_run
+//! # use spardl_core::{Algorithm, Input, Layout};
+//! # use spardl_drive::Driver;
+//! # fn train(algorithm: &dyn Algorithm, gradient: &[f32]) -> Result<(), Box<dyn std::error::Error>> {
+//! let mpi = spardl_mpi::Mpi::init()?;
+//! let mut driver = Driver::for_layouts(mpi.transport()?, algorithm, &[Layout::flat(3)])?;
+//! driver.all_reduce(&[Input { gradient, k: 1, step: 0 }])?;
+//! # Ok(()) }
+//! ```
+//!
+//! # How a job ends
+//!
+//! A transport that is dropped says goodbye to its peers and waits for its own sends. When the last user of MPI is gone, MPI
+//! is finalized, which waits for all ranks as in every MPI program. A job that cannot end like that is aborted, after the
+//! errors were returned and printed: when MPI itself failed, when the rank panics, and when the transport's last step failed
+//! and some peer does not say goodbye either within [`MpiTransport::set_grace`]. A rank that dies ends the job at once:
+//! the launcher sees to that. The deadlines are for ranks that hang.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`mpi`] | MPI, initialised |
+//! | [`transport`] | the transport |
+//! | [`error`] | why MPI could not be used |
+//! | `envelope` | what goes with every message |
+//! | `order` | messages of one sender in the order they were sent |
+//! | `idle` | what a rank does while there is nothing to do |
+//! | `raw` | all `unsafe` |
+
+#![deny(unsafe_code)]
+
+mod envelope;
+pub mod error;
+mod idle;
+pub mod mpi;
+mod order;
+#[expect(unsafe_code, reason = "the one place where MPI is called")]
+mod raw;
+pub mod transport;
+
+pub use error::MpiError;
+pub use mpi::Mpi;
+pub use transport::MpiTransport;

@@ -1,0 +1,57 @@
+//! MPI, initialised.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+use crate::error::MpiError;
+use crate::raw::{self, Comm, Session};
+use crate::transport::MpiTransport;
+
+thread_local! {
+    /// The session of this thread, so that two users share it and the last one finalizes.
+    static SESSION: RefCell<Weak<Session>> = const { RefCell::new(Weak::new()) };
+}
+
+/// MPI, initialised. Finalized when this and all its transports are dropped, unless somebody else initialised it.
+///
+/// Not `Send`: MPI is asked for `MPI_THREAD_FUNNELED`, so one thread makes all calls.
+#[derive(Clone, Debug)]
+pub struct Mpi {
+    session: Rc<Session>,
+}
+
+impl Mpi {
+    /// Starts MPI, or joins one that was started in this process.
+    ///
+    /// # Errors
+    /// When MPI cannot start, was already finalized, or belongs to another thread.
+    pub fn init() -> Result<Self, MpiError> {
+        SESSION.with_borrow_mut(|shared| {
+            if let Some(session) = shared.upgrade() {
+                return Ok(Self { session });
+            }
+            let session = Rc::new(Session::start()?);
+            *shared = Rc::downgrade(&session);
+            Ok(Self { session })
+        })
+    }
+
+    /// A transport on a new communicator over all ranks. All ranks must call it, in the same order; it waits for them.
+    ///
+    /// # Errors
+    /// When MPI cannot make another communicator (MPICH has room for about 2000 per process).
+    pub fn transport(&self) -> Result<MpiTransport, MpiError> {
+        let comm = Comm::duplicate_world(Rc::clone(&self.session))?;
+        Ok(MpiTransport::new(comm))
+    }
+
+    /// The name of this machine, as MPI knows it.
+    pub fn processor_name(&self) -> String {
+        self.session.processor_name()
+    }
+
+    /// The MPI library's name and version. Works without `init`.
+    pub fn library_version() -> String {
+        raw::library_version()
+    }
+}

@@ -1,0 +1,454 @@
+//! All `unsafe` of the crate: MPI calls behind types whose existence proves what the calls need.
+//!
+//! - A [`Session`] proves that MPI is initialised, not finalized, and that this is the thread it may be called from
+//!   (sessions are not `Send`). Whatever calls MPI holds one.
+//! - A [`Comm`] is a live communicator with `MPI_ERRORS_RETURN`. It is never freed: `MPI_Comm_free` is collective, and a
+//!   worker that failed could make the others wait in it.
+//! - A buffer that MPI may touch is a [`Lent`]: raw parts without a destructor. It becomes a `Vec` again only when its
+//!   request is complete; what is still in flight when a [`Pool`] is dropped is leaked, never freed under MPI's hands.
+//! - Every receive is a matched probe: the length is known before a buffer is made. A receive posted with a bound is
+//!   overrun by Open MPI 4.1 when the message is longer (shared memory with CMA, TCP).
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ptr;
+use std::rc::Rc;
+
+use mpi_sys as ffi;
+
+use crate::error::MpiError;
+
+/// Longer than any text of Open MPI (256) and MPICH (8192).
+const TEXT_BYTES: usize = 1 << 14;
+
+unsafe extern "C" {
+    fn spardl_mpi_in_place() -> *mut c_void;
+}
+
+/// MPI, initialised; finalized (or the job aborted) when the last user is gone.
+#[derive(Debug)]
+pub(crate) struct Session {
+    ours: bool,
+    failed: Cell<bool>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Session {
+    /// Initialises MPI, or joins one that somebody else initialised and will finalize.
+    pub(crate) fn start() -> Result<Self, MpiError> {
+        let (mut before, mut after, mut level, mut main) = (0, 0, 0, 0);
+        // SAFETY: both may be called at any time, from any thread; the pointers are to live integers.
+        unsafe {
+            check("MPI_Initialized", ffi::MPI_Initialized(&mut before))?;
+            check("MPI_Finalized", ffi::MPI_Finalized(&mut after))?;
+        }
+        if after != 0 {
+            return Err(MpiError::Finalized);
+        }
+        if before == 0 {
+            // SAFETY: MPI is not initialised; null arguments are allowed since MPI 2; `level` is a live integer.
+            unsafe {
+                let (none, funneled) = (ptr::null_mut(), ffi::RSMPI_THREAD_FUNNELED);
+                let code = ffi::MPI_Init_thread(none, ptr::null_mut(), funneled, &mut level);
+                check("MPI_Init_thread", code)?;
+            }
+        } else {
+            // SAFETY: MPI is initialised and not finalized; these calls are allowed from any thread.
+            let alone = unsafe {
+                check("MPI_Query_thread", ffi::MPI_Query_thread(&mut level))?;
+                check("MPI_Is_thread_main", ffi::MPI_Is_thread_main(&mut main))?;
+                level <= ffi::RSMPI_THREAD_FUNNELED
+            };
+            if alone && main == 0 {
+                return Err(MpiError::WrongThread);
+            }
+        }
+        let session = Self {
+            ours: before == 0,
+            failed: Cell::new(false),
+            not_send: PhantomData,
+        };
+        // SAFETY: MPI is initialised and this thread may call it. Some calls report through the handlers of these two
+        // and not through the one of the communicator (MPICH's Testsome), and would abort the process.
+        unsafe {
+            for comm in [ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_SELF] {
+                let code = ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN);
+                check("MPI_Comm_set_errhandler", code)?;
+            }
+        }
+        Ok(session)
+    }
+
+    /// Notes that MPI cannot be finalized any more (it would wait for a lost peer): the job will be aborted instead.
+    pub(crate) fn fail(&self) {
+        self.failed.set(true);
+    }
+
+    /// The name of this machine, as MPI knows it.
+    pub(crate) fn processor_name(&self) -> String {
+        // SAFETY: MPI is initialised; `text` gives a buffer longer than MPI_MAX_PROCESSOR_NAME.
+        text(|buffer, len| unsafe { ffi::MPI_Get_processor_name(buffer, len) })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.ours {
+            return;
+        }
+        // SAFETY: MPI is initialised, by us, and this is the last holder on the only thread that calls it.
+        unsafe {
+            if self.failed.get() || std::thread::panicking() {
+                ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, 1);
+                std::process::abort();
+            }
+            ffi::MPI_Finalize();
+        }
+    }
+}
+
+/// The library's name and version; may be asked at any time.
+pub(crate) fn library_version() -> String {
+    // SAFETY: allowed before initialisation; `text` gives a buffer longer than MPI_MAX_LIBRARY_VERSION_STRING.
+    text(|buffer, len| unsafe { ffi::MPI_Get_library_version(buffer, len) })
+}
+
+/// A communicator of our own over all ranks: nobody else's messages can match ours.
+#[derive(Clone, Debug)]
+pub(crate) struct Comm {
+    handle: ffi::MPI_Comm,
+    rank: u32,
+    size: u32,
+    session: Rc<Session>,
+}
+
+impl Comm {
+    /// Duplicates the world; all ranks must call it.
+    pub(crate) fn duplicate_world(session: Rc<Session>) -> Result<Self, MpiError> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: the session proves that MPI may be called; all pointers are to live variables of the right type, and
+        // the handle is used only after the call that makes it.
+        let handle = unsafe {
+            let mut handle = ffi::RSMPI_COMM_NULL;
+            let code = ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, &mut handle);
+            check("MPI_Comm_dup", code)?;
+            let code = ffi::MPI_Comm_set_errhandler(handle, ffi::RSMPI_ERRORS_RETURN);
+            check("MPI_Comm_set_errhandler", code)?;
+            check("MPI_Comm_rank", ffi::MPI_Comm_rank(handle, &mut rank))?;
+            check("MPI_Comm_size", ffi::MPI_Comm_size(handle, &mut size))?;
+            handle
+        };
+        Ok(Self {
+            handle,
+            rank: rank as u32,
+            size: size as u32,
+            session,
+        })
+    }
+
+    pub(crate) const fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    pub(crate) const fn size(&self) -> u32 {
+        self.size
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Starts a barrier; all ranks must.
+    pub(crate) fn barrier(&self) -> Result<Pending, MpiError> {
+        // SAFETY: the communicator is live; `request` is a live variable that outlives the call.
+        let request = unsafe {
+            let mut request = ffi::RSMPI_REQUEST_NULL;
+            check("MPI_Ibarrier", ffi::MPI_Ibarrier(self.handle, &mut request))?;
+            request
+        };
+        Ok(Pending {
+            request,
+            _session: Rc::clone(&self.session),
+        })
+    }
+
+    /// The sum over all ranks, in place; all ranks must call it with the same length. Blocks.
+    pub(crate) fn all_reduce(&self, values: &mut [f32]) -> Result<(), MpiError> {
+        let count = count("elements", values.len(), c_int::MAX as usize)?;
+        // SAFETY: the communicator is live; MPI reads and writes exactly `count` floats, which are borrowed mutably for
+        // the whole blocking call.
+        let code = unsafe {
+            ffi::MPI_Allreduce(
+                spardl_mpi_in_place(),
+                values.as_mut_ptr().cast(),
+                count,
+                ffi::RSMPI_FLOAT,
+                ffi::RSMPI_SUM,
+                self.handle,
+            )
+        };
+        check("MPI_Allreduce", code)
+    }
+}
+
+/// A started operation without a buffer.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    request: ffi::MPI_Request,
+    _session: Rc<Session>,
+}
+
+impl Pending {
+    /// Is it complete? Once it was, it stays so.
+    pub(crate) fn is_complete(&mut self) -> Result<bool, MpiError> {
+        let mut flag = 0;
+        // SAFETY: the session proves that MPI may be called; the request is active or null (MPI sets it to null when it is
+        // complete, and testing null is complete at once); no status is asked for.
+        let code = unsafe { ffi::MPI_Test(&mut self.request, &mut flag, ffi::RSMPI_STATUS_IGNORE) };
+        check("MPI_Test", code)?;
+        Ok(flag != 0)
+    }
+}
+
+/// A buffer that MPI reads or writes: without a destructor, so it cannot be freed by accident.
+#[derive(Debug)]
+struct Lent {
+    start: *mut u8,
+    len: usize,
+    capacity: usize,
+}
+
+impl Lent {
+    fn new(bytes: Vec<u8>) -> Self {
+        let mut bytes = ManuallyDrop::new(bytes);
+        Self {
+            start: bytes.as_mut_ptr(),
+            len: bytes.len(),
+            capacity: bytes.capacity(),
+        }
+    }
+
+    /// Takes the buffer back, with `len` bytes in it.
+    ///
+    /// # Safety
+    /// MPI must be done with it, and the first `len` bytes must be written.
+    unsafe fn reclaim(self, len: usize) -> Vec<u8> {
+        debug_assert!(len <= self.capacity);
+        // SAFETY: the parts are those of a `Vec<u8>` that was not dropped, and the caller vouches for `len` and for MPI.
+        unsafe { Vec::from_raw_parts(self.start, len, self.capacity) }
+    }
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug)]
+enum Transfer {
+    Send { to: u32 },
+    Receive { from: u32, tag: i32, ticket: u64 },
+}
+
+/// A message that has arrived.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    /// The number it was matched under.
+    pub(crate) ticket: u64,
+    pub(crate) from: u32,
+    pub(crate) tag: i32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The sends and receives in flight on one communicator.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    comm: Comm,
+    /// `requests[i]` works on `lent[i]`.
+    requests: Vec<ffi::MPI_Request>,
+    lent: Vec<(Transfer, Lent)>,
+    indices: Vec<c_int>,
+    statuses: Vec<ffi::MPI_Status>,
+    tickets: u64,
+}
+
+impl Pool {
+    pub(crate) const fn new(comm: Comm) -> Self {
+        Self {
+            comm,
+            requests: Vec::new(),
+            lent: Vec::new(),
+            indices: Vec::new(),
+            statuses: Vec::new(),
+            tickets: 0,
+        }
+    }
+
+    pub(crate) const fn comm(&self) -> &Comm {
+        &self.comm
+    }
+
+    /// Is nothing in flight?
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// The receivers of the sends in flight.
+    pub(crate) fn sending_to(&self) -> impl Iterator<Item = u32> {
+        self.lent.iter().filter_map(|(transfer, _)| match transfer {
+            Transfer::Send { to } => Some(*to),
+            Transfer::Receive { .. } => None,
+        })
+    }
+
+    /// Starts to send; the message counts as in flight until [`Pool::complete`] finds it done.
+    pub(crate) fn send(&mut self, to: u32, tag: i32, bytes: Vec<u8>) -> Result<(), MpiError> {
+        let count = count("bytes", bytes.len(), c_int::MAX as usize)?;
+        let lent = Lent::new(bytes);
+        // SAFETY: the communicator is live; the buffer has `len` written bytes and is neither changed nor freed until the
+        // request is complete (`Lent` has no destructor, `complete` reclaims it). A refused send leaks it.
+        let request = unsafe {
+            let mut request = ffi::RSMPI_REQUEST_NULL;
+            let code = ffi::MPI_Isend(
+                lent.start.cast(),
+                count,
+                ffi::RSMPI_UINT8_T,
+                to as c_int,
+                tag,
+                self.comm.handle,
+                &mut request,
+            );
+            check("MPI_Isend", code)?;
+            request
+        };
+        self.requests.push(request);
+        self.lent.push((Transfer::Send { to }, lent));
+        Ok(())
+    }
+
+    /// Starts to receive the next message of anybody, if one is announced: its sender and the ticket it will arrive under.
+    /// Tickets of one sender rise in the order it sent.
+    pub(crate) fn match_next(&mut self) -> Result<Option<(u32, u64)>, MpiError> {
+        let (mut flag, mut count) = (0, 0);
+        let mut status = MaybeUninit::<ffi::MPI_Status>::zeroed();
+        // SAFETY: the communicator is live; all pointers are to live variables. `status` is plain data, zeroed, and written
+        // by MPI when `flag` is set. The matched message is received once, into a buffer with room for exactly its `count`
+        // bytes that is neither read, moved nor freed until the request is complete.
+        unsafe {
+            let mut message = ffi::RSMPI_MESSAGE_NULL;
+            let code = ffi::MPI_Improbe(
+                ffi::RSMPI_ANY_SOURCE,
+                ffi::RSMPI_ANY_TAG,
+                self.comm.handle,
+                &mut flag,
+                &mut message,
+                status.as_mut_ptr(),
+            );
+            check("MPI_Improbe", code)?;
+            if flag == 0 {
+                return Ok(None);
+            }
+            let status = status.assume_init();
+            let code = ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count);
+            check("MPI_Get_count", code)?;
+            let len = usize::try_from(count).map_err(|_| MpiError::TooLong {
+                what: "bytes",
+                len: usize::MAX,
+                max: c_int::MAX as usize,
+            })?;
+            let lent = Lent::new(Vec::with_capacity(len));
+            let mut request = ffi::RSMPI_REQUEST_NULL;
+            let code = ffi::MPI_Imrecv(
+                lent.start.cast(),
+                count,
+                ffi::RSMPI_UINT8_T,
+                &mut message,
+                &mut request,
+            );
+            check("MPI_Imrecv", code)?;
+            self.tickets += 1;
+            let (from, ticket) = (status.MPI_SOURCE as u32, self.tickets);
+            let transfer = Transfer::Receive {
+                from,
+                tag: status.MPI_TAG,
+                ticket,
+            };
+            self.requests.push(request);
+            self.lent.push((transfer, Lent { len, ..lent }));
+            Ok(Some((from, ticket)))
+        }
+    }
+
+    /// Moves everything in flight on and adds the messages that are now here; true when any request was completed.
+    pub(crate) fn complete(&mut self, arrivals: &mut Vec<Arrival>) -> Result<bool, MpiError> {
+        let in_flight = self.requests.len();
+        if in_flight == 0 {
+            return Ok(false);
+        }
+        self.indices.resize(in_flight, 0);
+        // SAFETY: `MPI_Status` is plain data for which zeros are valid.
+        self.statuses
+            .resize(in_flight, unsafe { MaybeUninit::zeroed().assume_init() });
+        let mut found = 0;
+        // SAFETY: the three arrays have `in_flight` elements and the requests are all active.
+        let code = unsafe {
+            ffi::MPI_Testsome(
+                in_flight as c_int,
+                self.requests.as_mut_ptr(),
+                &mut found,
+                self.indices.as_mut_ptr(),
+                self.statuses.as_mut_ptr(),
+            )
+        };
+        // A negative count is MPI_UNDEFINED: nothing was active.
+        let found = usize::try_from(found).unwrap_or(0);
+        if code != ffi::MPI_SUCCESS as c_int {
+            let failed = self.statuses[..found].iter().map(|s| s.MPI_ERROR);
+            let cause = failed.into_iter().find(|&e| e != ffi::MPI_SUCCESS as c_int);
+            return check("MPI_Testsome", cause.unwrap_or(code)).map(|()| false);
+        }
+        let done = &mut self.indices[..found];
+        // From the back, so that swap_remove leaves the positions before alone.
+        done.sort_unstable_by(|a, b| b.cmp(a));
+        for &index in &*done {
+            self.requests.swap_remove(index as usize);
+            let (transfer, lent) = self.lent.swap_remove(index as usize);
+            let len = lent.len;
+            // SAFETY: the request is complete, so MPI is done with the buffer; a send did not change it, and a matched
+            // receive wrote all `len` bytes of its message.
+            let bytes = unsafe { lent.reclaim(len) };
+            if let Transfer::Receive { from, tag, ticket } = transfer {
+                arrivals.push(Arrival {
+                    ticket,
+                    from,
+                    tag,
+                    bytes,
+                });
+            }
+        }
+        Ok(found > 0)
+    }
+}
+
+fn count(what: &'static str, len: usize, max: usize) -> Result<c_int, MpiError> {
+    let count = c_int::try_from(len).ok();
+    count.ok_or(MpiError::TooLong { what, len, max })
+}
+
+fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {
+    if code == ffi::MPI_SUCCESS as c_int {
+        return Ok(());
+    }
+    // SAFETY: `text` gives a buffer longer than MPI_MAX_ERROR_STRING; MPI is initialised wherever a call can fail.
+    let text = text(|buffer, len| unsafe { ffi::MPI_Error_string(code, buffer, len) });
+    Err(MpiError::Call { call, code, text })
+}
+
+/// A text that `write` puts into a buffer, with its length.
+fn text(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> String {
+    let mut buffer = vec![0u8; TEXT_BYTES];
+    let mut len = 0;
+    write(buffer.as_mut_ptr().cast(), &mut len);
+    buffer.truncate(usize::try_from(len).unwrap_or(0));
+    String::from_utf8_lossy(&buffer)
+        .trim_end_matches('\0')
+        .to_owned()
+}
