@@ -51,8 +51,7 @@ fn stopped(point: Point) -> Result<(), String> {
     job.wait_for("hangs", SLACK)?;
     signal("STOP", pids[VICTIM as usize])?;
     let started = Instant::now();
-    let result = judge(&mut job, started);
-    let output = result?;
+    let output = judge(&mut job, started)?;
     ensure_gone(&pids, &output)
 }
 
@@ -88,12 +87,11 @@ fn judge(job: &mut Launched, started: Instant) -> Result<String, String> {
 /// A job in which all ranks take steps, and the ranks' processes.
 fn start(point: Point) -> Result<(Launched, Vec<u32>), String> {
     let mut job = Launched::new(RANKS, &["steps", &point.to_arg()], Link::SharedMemory)?;
-    let mut pids = vec![0; RANKS as usize];
-    for _ in 0..RANKS {
-        let line = job.wait_for(" pid ", SLACK)?;
-        let words: Vec<&str> = line.split(' ').collect();
-        let rank: usize = words[1].parse().map_err(|_| line.clone())?;
-        pids[rank] = words[3].parse().map_err(|_| line.clone())?;
+    let mut pids = Vec::new();
+    for rank in 0..RANKS {
+        let line = job.wait_for(&format!("rank {rank} pid "), SLACK)?;
+        let pid = line.rsplit(' ').next().unwrap_or_default().parse();
+        pids.push(pid.map_err(|_| line)?);
     }
     Ok((job, pids))
 }

@@ -81,18 +81,18 @@ impl Launched {
         })
     }
 
-    /// The next line that holds `text`.
+    /// The first line that holds `text`.
     pub(crate) fn wait_for(&mut self, text: &str, limit: Duration) -> Result<String, String> {
         let end = Instant::now() + limit;
         loop {
+            if let Some(line) = self.output.lines().find(|line| line.contains(text)) {
+                return Ok(line.to_owned());
+            }
             let left = end.saturating_duration_since(Instant::now());
             let Ok(line) = self.lines.recv_timeout(left) else {
                 return Err(format!("no line with '{text}' came:\n{}", self.output));
             };
             self.keep(&line);
-            if line.contains(text) {
-                return Ok(line);
-            }
         }
     }
 
