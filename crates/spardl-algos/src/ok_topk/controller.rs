@@ -3,7 +3,7 @@
 //! All but the local threshold is replicated: it changes only with what every worker sees (k, the gathered counts), by
 //! `+ - * /`, so it has the same bits everywhere without a message.
 
-use spardl_core::{ConfigError, MethodState, Partition};
+use spardl_core::{ConfigError, MethodState, Partition, list};
 
 /// The constants of a published program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,6 +140,20 @@ const BERT: Bands = Bands {
 const RAISE: f32 = 1.03;
 const RAISES: usize = 5;
 
+/// Above this count, beyond every band, a threshold is set to the k-th largest of the entries that reached it: they are at
+/// hand, and small factors would take too long.
+const MANY: OfK = (3, 2);
+
+/// The k-th largest magnitude of `values` when `count` is above [`MANY`].
+fn kth_if_many(values: &[f32], count: usize, k: usize) -> Option<f32> {
+    let rank = values.len().checked_sub(k)?;
+    if k == 0 || !is_above(count, k, MANY) {
+        return None;
+    }
+    let mut keys: Vec<u32> = values.iter().map(|&value| list::magnitude(value)).collect();
+    Some(f32::from_bits(*keys.select_nth_unstable(rank).1))
+}
+
 /// Thresholds, regions and the time left until they are computed anew.
 #[derive(Clone, Debug)]
 pub(super) struct Controller {
@@ -219,11 +233,13 @@ impl Controller {
         }
     }
 
-    /// Learns from a selection of `count` entries by the local threshold; `least` is the smallest of them when the cap was
-    /// reached.
-    pub(super) fn follow_local(&mut self, count: usize, k: usize, least: Option<f32>) {
-        let next = self.bands.local.follow(self.local, count, k);
-        self.local = usable(next.max(least.unwrap_or(0.0)));
+    /// Learns from what was selected by the local threshold.
+    pub(super) fn follow_local(&mut self, selected: &[f32], k: usize) {
+        let band = &self.bands.local;
+        self.local = usable(match kth_if_many(selected, selected.len(), k) {
+            Some(kth) => kth,
+            None => band.follow(self.local, selected.len(), k),
+        });
     }
 
     /// Takes the k-th largest magnitude of this worker as its threshold.
@@ -231,14 +247,16 @@ impl Controller {
         self.local = usable(threshold);
     }
 
-    /// Learns from an update that `count` entries were gathered for; `least` is the smallest entry kept when the cap was
-    /// reached. Then, and after an empty update, the next step is exact: small factors would take too long.
-    pub(super) fn follow_global(&mut self, count: usize, k: usize, least: Option<f32>) {
-        if count == 0 || least.is_some() {
+    /// Learns from an update that `gathered` entries were gathered for. After an empty one the next step is exact.
+    pub(super) fn follow_global(&mut self, update: &[f32], gathered: usize, k: usize) {
+        if gathered == 0 {
             self.until_exact = 0;
         }
-        let next = self.bands.global.follow(self.global, count, k);
-        self.global = usable(next.max(least.unwrap_or(0.0)));
+        let band = &self.bands.global;
+        self.global = usable(match kth_if_many(update, gathered, k) {
+            Some(kth) => kth,
+            None => band.follow(self.global, gathered, k),
+        });
     }
 
     /// Takes the k-th largest magnitude of the sums as the threshold; without one the next step is exact again.
@@ -335,14 +353,15 @@ mod tests {
                 preset,
                 ..OkTopk::default()
             };
-            for count in [0, 4000] {
+            for count in [0, 1400] {
                 let mut controller = Controller::new(&config, 2, 100_000);
                 controller.set_local(1.0);
                 controller.set_global(Some(1.0));
+                let values = vec![f32::MAX; count];
                 for _ in 0..20_000 {
                     controller.raise_local(1000, |_| count);
-                    controller.follow_local(count, 1000, None);
-                    controller.follow_global(count, 1000, None);
+                    controller.follow_local(&values, 1000);
+                    controller.follow_global(&values, count, 1000);
                 }
                 for threshold in [controller.local, controller.global] {
                     assert!(threshold.is_finite() && threshold > 0.0);
@@ -350,6 +369,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn far_too_many_entries_set_the_threshold_to_the_kth() {
+        let mut controller = Controller::new(&OkTopk::default(), 2, 1000);
+        controller.set_local(1.0);
+        controller.set_global(Some(1.0));
+        let values: Vec<f32> = (1..=16).map(|v| v as f32).collect();
+        controller.follow_local(&values[..15], 10);
+        controller.follow_global(&values, 16, 10);
+        assert_eq!(
+            controller.local, 1.012,
+            "one and a half times k is followed"
+        );
+        assert_eq!(controller.global, 7.0);
     }
 
     #[test]

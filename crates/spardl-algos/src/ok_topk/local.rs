@@ -27,15 +27,9 @@ pub(super) fn select(
             control.raise_local(k, |threshold| selector.count_above(0, threshold));
             let threshold = control.local().expect("a threshold is only raised");
             let cap = k.saturating_mul(CAP);
-            let capped = selector.count_above(0, threshold) > cap;
             selector.take_above(0, feedback.work(), threshold, cap, values, &mut selection);
             if !selection.is_empty() {
-                let least = if capped {
-                    least(&selection.values)
-                } else {
-                    None
-                };
-                control.follow_local(selection.len(), k, least);
+                control.follow_local(&selection.values, k);
                 return selection;
             }
         }

@@ -267,12 +267,11 @@ impl Worker {
             let (kept, _) = list::split_top(&all, cap, ValueType::F32);
             self.update = list::into_update(kept, self.update.len());
         }
-        let smallest = least(self.update.values());
+        let values = self.update.values();
         if self.exact {
-            self.control.set_global(smallest);
+            self.control.set_global(least(values));
         } else if self.k > 0 {
-            let capped = smallest.filter(|_| gathered >= cap);
-            self.control.follow_global(gathered, self.k, capped);
+            self.control.follow_global(values, gathered, self.k);
         }
     }
 

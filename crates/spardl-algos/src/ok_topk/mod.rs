@@ -25,13 +25,12 @@
 //! Presets: the constants of the three published programs; `vgg` (tau' 32, tau 64), `lstm` (the same, other bands) and `bert` (tau'
 //! 128, tau 64, steps of 2.5 %).
 //!
-//! Limitations: between exact steps the thresholds only follow the scale of the gradient by 1 to 3 % a step (up to 16 % where a
-//! preset raises before selecting); when gradients shrink fast, the residuals pile up just below the thresholds and
-//! are delivered in bursts. An exact step is a spike in volume. Opposing values of two workers are sent again and again.
+//! Limitations: between exact steps the thresholds fall by 1 to 4 % a step only; when gradients shrink fast, the residuals pile up
+//! just below the thresholds and are delivered in bursts. An exact step is a spike in volume. Opposing values of two workers are sent again and again.
 //! The residual is in units of the gradient: a change of the learning rate applies to what was kept as well.
 //!
 //! Caps: a worker selects at most 4 k entries and an owner puts at most 4 k forward, the largest; of what is gathered, the 4 k
-//! largest make the update. A threshold whose cap was reached is raised to the smallest entry that was kept.
+//! largest make the update.
 //!
 //! Differs from the authors' code:
 //! - One message per round and peer, with its counts inside: no all-to-all of counts. Counts are gathered on their own only when the
@@ -41,8 +40,10 @@
 //! - A threshold is reached with >=, not >: the k-th entry is selected, and so are ties and constant magnitudes. A worker that
 //!   selects nothing of a non-zero input falls back to its k largest. Zeros set no threshold.
 //! - Thresholds and regions start with an exact step of their own, not by alignment of a counter with the dense warm-up, which is
-//!   left to the caller. A step is also exact when k has moved by more than a quarter, when the last update was empty
-//!   or reached the cap, and when k >= n.
+//!   left to the caller. A step is also exact when k has moved by more than a quarter, when the last update was empty and
+//!   when k >= n.
+//! - When more than 3/2 k entries reach a threshold it is set to the k-th largest of them, which are at hand. The published
+//!   factors alone cannot follow the growth of the residuals in the first hundred steps: the updates grow beyond 4 k.
 //! - Cuts are proposed at entry floor(len i/P), not i floor(len/P), which puts all cuts on the first entry when len < P.
 //! - Sums are added in rank order in sparse lists; indices are u32, never f32; any P from 1 on, empty selections and regions allowed.
 //! - `residual = published-unsorted` is the rule of the lstm and bert programs: in exact steps they look up the selected
