@@ -40,7 +40,17 @@ pub fn all_raw(workers: u32) -> Vec<Box<dyn Algorithm>> {
 
 fn options_of(name: &str, workers: u32) -> Vec<Options> {
     if name != "spardl" {
-        return vec![Options::default()];
+        let mut all = vec![Options::default()];
+        all.extend(variants_of(name).iter().map(|set| {
+            let set = set
+                .iter()
+                .map(|(o, value)| ((*o).to_owned(), (*value).to_owned()));
+            Options {
+                set: set.collect(),
+                ..Options::default()
+            }
+        }));
+        return all;
     }
     let mut all = Vec::new();
     for teams in (1..=workers).filter(|teams| workers % teams == 0) {
@@ -60,4 +70,15 @@ fn options_of(name: &str, workers: u32) -> Vec<Options> {
         }
     }
     all
+}
+
+/// Options that make a method take another way, besides its defaults.
+fn variants_of(name: &str) -> &'static [&'static [(&'static str, &'static str)]] {
+    match name {
+        "gtopk" => &[&[("residual", "published")]],
+        "gaussian-k" => &[&[("preset", "lstm")], &[("preset", "bert")]],
+        "random-k" => &[&[("seed", "7")]],
+        "power-sgd" => &[&[("rank", "3"), ("residual", "mean")]],
+        _ => &[],
+    }
 }
