@@ -24,7 +24,7 @@ fn every_worker_ends_with_the_same_bits_in_every_run_and_order_of_delivery() {
         for algorithm in configurations::all(workers) {
             let trial = || Trial::new(&*algorithm, workers, LEN);
             let first = run(trial(), workers, 1);
-            for seed in [1, 2, 99] {
+            for seed in [1, 99] {
                 let context = trial().context;
                 assert!(
                     first == run(trial(), workers, seed),

@@ -106,7 +106,7 @@ fn entry_words(bytes: u64, rounds: u32, lists: usize, items: usize) -> f64 {
 #[test]
 fn spardl_sends_the_published_number_of_words_when_all_quotas_are_full() {
     for workers in 1..=24u32 {
-        for teams in (1..=workers).filter(|teams| workers % teams == 0) {
+        for teams in (1..=workers).filter(|&teams| workers.is_multiple_of(teams)) {
             for sag in [Sag::R, Sag::B] {
                 if sag == Sag::R && !teams.is_power_of_two() {
                     continue;

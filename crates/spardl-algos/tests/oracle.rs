@@ -23,7 +23,7 @@ fn length(worker: &Collective) -> usize {
 }
 
 fn equals_the_oracle(workers: u32, len: usize, ks: &[usize]) {
-    let teams = (1..=workers).filter(|d| workers % d == 0);
+    let teams = (1..=workers).filter(|&d| workers.is_multiple_of(d));
     for teams in teams {
         for (sag, mode) in [(Sag::R, Teams::R), (Sag::B, Teams::B)] {
             if sag == Sag::R && !teams.is_power_of_two() {

@@ -60,7 +60,7 @@ impl Shape {
         let magnitude = match self {
             Self::HeavyTail => heavy,
             Self::Ties => numbers.below(4) as f32,
-            Self::Layered if at / 700 % 3 == 0 => 1e6 * heavy,
+            Self::Layered if (at / 700).is_multiple_of(3) => 1e6 * heavy,
             Self::Layered => heavy,
             Self::NearlyEmpty if numbers.below(500) > 0 => 0.0,
             Self::NearlyEmpty => heavy,

@@ -96,7 +96,7 @@ impl Synthetic {
             Distribution::Normal => normal(stream.bits(i)),
             Distribution::Sparse => {
                 let bits = stream.bits(i);
-                let kept = (bits >> 40) % 10 == 0;
+                let kept = (bits >> 40).is_multiple_of(10);
                 heavy_tailed(bits.rotate_left(17)) * f32::from(u8::from(kept))
             }
         }
@@ -112,7 +112,7 @@ pub fn layers(len: u32) -> Result<Layout, ConfigError> {
     let ranges = layer_ranges(len as usize);
     Layout::new(ranges.into_iter().enumerate().map(|(i, range)| {
         let shape = match range.len() {
-            len if len % 64 == 0 && len > 64 => vec![64, len / 64],
+            len if len.is_multiple_of(64) && len > 64 => vec![64, len / 64],
             len => vec![len],
         };
         (format!("layer{i}"), shape)

@@ -53,7 +53,7 @@ fn options_of(name: &str, workers: u32) -> Vec<Options> {
         return all;
     }
     let mut all = Vec::new();
-    for teams in (1..=workers).filter(|teams| workers % teams == 0) {
+    for teams in (1..=workers).filter(|&teams| workers.is_multiple_of(teams)) {
         for sag in [Sag::R, Sag::B] {
             let pointless = teams == 1 && sag == Sag::B;
             if pointless || (sag == Sag::R && !teams.is_power_of_two()) {

@@ -127,7 +127,8 @@ mod tests {
     fn adjusting_keeps_the_tiling_and_evens_out_the_counts() {
         for (partitions, len, blocks) in [(8, 1 << 20, 1024), (64, 1 << 20, 1024), (3, 50, 1024)] {
             // Heavy and light eighths alternate: with 8 partitions each heavy one has a light neighbour.
-            let density = |i: usize| if i * 8 / len as usize % 2 == 0 { 3 } else { 1 };
+            let eighth = |i: usize| i * 8 / len as usize;
+            let density = |i: usize| if eighth(i).is_multiple_of(2) { 3 } else { 1 };
             let mut topology = Topology::new(len, partitions, blocks);
             let count = |topology: &Topology| -> Vec<u64> {
                 let sum = |p| topology.range(p).map(density).sum::<u64>() / 16;

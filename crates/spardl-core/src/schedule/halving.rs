@@ -64,16 +64,16 @@ mod tests {
                             .collect()
                     })
                     .collect();
-                for w in 0..size {
+                for (w, held) in held.iter_mut().enumerate() {
                     let from = (w + size - round.gap) % size;
                     assert!(round.sent(from, size).eq(round.received(w, size)));
                     for (block, contributors) in round.received(w, size).zip(&messages[from]) {
-                        held[w][block]
+                        held[block]
                             .as_mut()
                             .expect("still held")
                             .extend(contributors);
                     }
-                    let holds: Vec<usize> = (0..size).filter(|&b| held[w][b].is_some()).collect();
+                    let holds: Vec<usize> = (0..size).filter(|&b| held[b].is_some()).collect();
                     let mut expected: Vec<usize> = (0..round.gap).map(|i| (w + i) % size).collect();
                     expected.sort_unstable();
                     assert_eq!(holds, expected, "after the round with gap {}", round.gap);

@@ -37,16 +37,16 @@ mod tests {
     fn the_ring_sums_every_block_once_and_hands_it_to_everybody() {
         for size in 1..=64 {
             let mut count = vec![vec![1u32; size]; size];
-            let hops: Vec<Vec<RingHop>> = (0..size).map(|w| ring(w, size).collect()).collect();
-            assert!(hops.iter().all(|h| h.len() == 2 * (size - 1)));
-            for s in 0..hops[0].len() {
+            let mut rings: Vec<_> = (0..size).map(|w| ring(w, size)).collect();
+            for _ in 0..2 * (size - 1) {
+                let hops: Vec<RingHop> = rings.iter_mut().flat_map(Iterator::next).collect();
                 let before = count.clone();
-                for w in 0..size {
+                for (w, count) in count.iter_mut().enumerate() {
                     let from = (w + size - 1) % size;
-                    let hop = hops[w][s];
-                    assert_eq!(hop.received, hops[from][s].sent);
+                    let hop = hops[w];
+                    assert_eq!(hop.received, hops[from].sent);
                     let arriving = before[from][hop.received];
-                    let own = &mut count[w][hop.received];
+                    let own = &mut count[hop.received];
                     *own = if hop.reduce {
                         *own + arriving
                     } else {
@@ -54,6 +54,7 @@ mod tests {
                     };
                 }
             }
+            assert!(rings.iter_mut().all(|ring| ring.next().is_none()));
             assert!(count.iter().flatten().all(|&c| c as usize == size));
         }
     }
