@@ -110,8 +110,8 @@ impl Follow {
             .take_top(0, feedback.work(), self.k, ValueType::F32, &mut top);
         self.tally = Tally {
             rescans: self.selector.rescans(),
-            entries_sent: top.len() as u64 * u64::from(ceil_log2(self.world.size() as usize)),
             selected: top.len() as u64,
+            ..Tally::default()
         };
         top.indices
     }

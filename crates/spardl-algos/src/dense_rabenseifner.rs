@@ -214,6 +214,10 @@ impl Machine for Worker {
     }
 
     fn tally(&self) -> Tally {
-        Tally::default()
+        let sent = |hop: &Hop| hop.send.as_ref().map(|(_, range)| range.len() as u64);
+        Tally {
+            entries_sent: self.hops.iter().filter_map(sent).sum(),
+            ..Tally::default()
+        }
     }
 }

@@ -131,6 +131,10 @@ impl Machine for Worker {
     }
 
     fn tally(&self) -> Tally {
-        Tally::default()
+        let sent = |hop: &RingHop| u64::from(self.blocks.block_len(hop.sent));
+        Tally {
+            entries_sent: self.hops.iter().map(sent).sum(),
+            ..Tally::default()
+        }
     }
 }

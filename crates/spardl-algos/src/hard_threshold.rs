@@ -168,9 +168,8 @@ impl Agree for Unite {
         let indices = capped(found, self.cap());
         let (codec, size) = (self.config.codec, self.world.size() as usize);
         self.tally = Tally {
-            rescans: 0,
-            entries_sent: (indices.len() * (size - 1)) as u64,
             selected: indices.len() as u64,
+            ..Tally::default()
         };
         let mut item = Vec::new();
         codec.encode_indices(0, self.len, &indices, &mut item);

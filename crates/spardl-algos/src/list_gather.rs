@@ -94,6 +94,8 @@ impl<S: Select> Worker<S> {
                 self.codec.decode_entries(reader, 0, len, self.most, list)
             })?;
         }
+        let counts: Vec<usize> = lists.iter().map(Entries::len).collect();
+        self.entries_sent = AllGather::entries_sent(self.world.rank().index(), &counts);
         let sum = list::sum_all(&lists, len);
         let work = feedback.work_mut();
         match self.deliver {
@@ -125,8 +127,7 @@ impl<S: Select> Machine for Worker<S> {
         let mut item = Vec::new();
         self.codec.encode_entries(0, len, &own, &mut item);
         let size = self.world.size() as usize;
-        // Every list travels P - 1 times in all; a worker's share is the same.
-        self.entries_sent = (own.len() * (size - 1)) as u64;
+        self.entries_sent = 0;
         let bounds = vec![self.codec.list_bound(len, self.most); size];
         self.gather = Some(AllGather::new(self.world.everyone(), item, bounds));
         self.turn(feedback).expect("the own list is well formed")

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use spardl_core::phase::KeepingReduce;
+use spardl_core::phase::{KeepingReduce, all_reduce_bytes};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Codec, ConfigError, Cost, Entries, Feedback, Group, HEADER_LEN, IndexCoding, Input, Machine,
@@ -29,7 +29,7 @@ pub(crate) trait Agree: fmt::Debug + Send {
     /// Takes the messages of the round it asked for.
     fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError>;
 
-    /// Blocks scanned again, indices sent, and entries this worker selected in this step.
+    /// Blocks scanned again and entries this worker selected in this step; no values are sent yet.
     fn tally(&self) -> Tally;
 
     /// As [`Machine::state`].
@@ -59,7 +59,7 @@ pub(crate) struct Masked<A> {
     values: ValueType,
     agree: A,
     sum: Option<MaskedSum>,
-    summed: u64,
+    summed: u32,
     update: SparseVec,
 }
 
@@ -83,7 +83,7 @@ impl<A: Agree> Masked<A> {
                 Next::Agreed(indices) => {
                     let group = self.world.everyone();
                     let sum = MaskedSum::new(group, indices, feedback.work(), self.values);
-                    self.summed = sum.indices.len() as u64;
+                    self.summed = sum.indices.len() as u32;
                     sum
                 }
             },
@@ -122,13 +122,11 @@ impl<A: Agree> Machine for Masked<A> {
     }
 
     fn tally(&self) -> Tally {
-        let tally = self.agree.tally();
-        let size = u64::from(self.world.size());
-        // An index or a value alone is half an entry.
-        let values_sent = 2 * self.summed * (size - 1) / size;
+        let (position, size) = (self.world.rank().index(), self.world.size() as usize);
         Tally {
-            entries_sent: (tally.entries_sent + values_sent) / 2,
-            ..tally
+            // The values of the sum; indices travel before them, alone.
+            entries_sent: all_reduce_bytes(position, size, self.summed, 1),
+            ..self.agree.tally()
         }
     }
 

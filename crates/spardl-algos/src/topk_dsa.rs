@@ -228,10 +228,9 @@ impl Worker {
                     self.regions.decode(region, reader, most, indices, values)
                 })
             })?;
-            counts.push((self.update.nnz() - before) as u64);
+            counts.push(self.update.nnz() - before);
         }
-        let forwarded = schedule::all_gather(size).flat_map(|round| round.sent(own, size));
-        self.entries_sent += forwarded.map(|region| counts[region]).sum::<u64>();
+        self.entries_sent += AllGather::entries_sent(own, &counts);
         self.selector.settle_all(0, feedback.work_mut());
         Ok(())
     }

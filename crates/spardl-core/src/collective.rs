@@ -294,7 +294,8 @@ pub struct Input<'a> {
 pub struct Tally {
     /// Blocks whose candidates did not suffice and were scanned again.
     pub rescans: u64,
-    /// Entries put into messages, forwarded ones included.
+    /// Entries put into messages, forwarded ones included. An entry is a value that travels, with its index or, in dense sums,
+    /// without; an index that travels without a value is none.
     pub entries_sent: u64,
     /// Entries this worker selected from its own array.
     pub selected: u64,

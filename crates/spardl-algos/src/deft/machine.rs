@@ -107,8 +107,8 @@ impl Share {
         self.tally = Tally {
             // The first scan of a part is no rescan: nothing is predicted.
             rescans: self.selector.rescans().saturating_sub(searched),
-            entries_sent: indices.len() as u64 * u64::from(size - 1),
             selected: indices.len() as u64,
+            ..Tally::default()
         };
         let mut item = Vec::new();
         self.codec.encode_indices(0, len, &indices, &mut item);

@@ -219,7 +219,6 @@ impl Search {
             if zeros { Kind::Zeros } else { Kind::Fallback }
         };
         let size = self.world.size() as usize;
-        self.tally.entries_sent = (indices.len() * (size - 1)) as u64;
         let mut item = vec![kind as u8];
         self.config
             .codec

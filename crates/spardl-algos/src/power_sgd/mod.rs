@@ -138,7 +138,6 @@ impl Algorithm for PowerSgd {
             step: 0,
             phase: Phase::Idle,
             p: Vec::new(),
-            sent: 0,
             update: vec![0.0; layout.len() as usize],
             plan,
         }))
@@ -190,8 +189,6 @@ struct Worker {
     phase: Phase,
     /// What the first all-reduce brought, with the left factors made orthonormal.
     p: Vec<f32>,
-    /// Values put into messages.
-    sent: u64,
     update: Vec<f32>,
 }
 
@@ -304,8 +301,7 @@ impl Machine for Worker {
     fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
         feedback.load(input.gradient);
         self.step = input.step;
-        let (size, values) = (u64::from(self.world.size()), self.config.values);
-        self.sent = 2 * (self.plan.first + self.plan.second) as u64 * (size - 1) / size;
+        let values = self.config.values;
         let left = self.left(feedback.work());
         self.phase = Phase::Left(KeepingReduce::new(self.world.everyone(), left, values));
         self.turn(feedback)
@@ -328,9 +324,10 @@ impl Machine for Worker {
     }
 
     fn tally(&self) -> Tally {
+        let (position, size) = (self.world.rank().index(), self.world.size() as usize);
+        let sent = |len| all_reduce_bytes(position, size, len as u32, 1);
         Tally {
-            // A value without an index is half an entry.
-            entries_sent: self.sent / 2,
+            entries_sent: sent(self.plan.first) + sent(self.plan.second),
             ..Tally::default()
         }
     }

@@ -149,7 +149,6 @@ impl Worker {
             .take_top(block, feedback.work(), quota, values, &mut self.own);
         if self.gathers_columns() {
             let teams = self.column.size();
-            self.entries_sent += (self.own.len() * (teams - 1)) as u64;
             let bounds = vec![self.block().bound(); teams];
             let gather = AllGather::new(self.column, self.block().item(&self.own), bounds);
             self.phase = Phase::Columns(gather);
@@ -201,6 +200,8 @@ impl Worker {
         for (team, list) in lists.iter_mut().enumerate() {
             items.read(team, |reader| self.block().decode(reader, list))?;
         }
+        let counts: Vec<usize> = lists.iter().map(Entries::len).collect();
+        self.entries_sent += AllGather::entries_sent(self.column.position(), &counts);
         self.raise_if_huge(feedback, &lists);
         let sum = list::sum_all(&lists, self.update.len());
         if self.shortens_lists() {
@@ -263,10 +264,13 @@ impl Worker {
             ends.push(update.nnz());
         }
         let mut first = 0;
+        let mut counts = Vec::with_capacity(ends.len());
         for (block, &end) in ends.iter().enumerate() {
             self.collect(block, feedback.work_mut(), first..end);
+            counts.push(end - first);
             first = end;
         }
+        self.entries_sent += AllGather::entries_sent(self.team.position(), &counts);
         if self.config.residual == Residual::None {
             feedback.work_mut().fill(0.0);
         }

@@ -82,4 +82,11 @@ impl AllGather {
         let sent = all_gather(size).flat_map(|round| round.sent(position, size));
         sent.map(|p| (ITEM_PREFIX + lens[p]) as u64).sum()
     }
+
+    /// Entries that the worker at `position` sends, forwarded ones included, when the item of position `p` holds `entries[p]`.
+    pub fn entries_sent(position: usize, entries: &[usize]) -> u64 {
+        let size = entries.len();
+        let sent = all_gather(size).flat_map(|round| round.sent(position, size));
+        sent.map(|p| entries[p] as u64).sum()
+    }
 }
