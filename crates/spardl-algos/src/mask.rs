@@ -82,8 +82,13 @@ impl<A: Agree> Masked<A> {
                 Next::Exchange(round) => return Ok(Turn::Exchange(round)),
                 Next::Agreed(indices) => {
                     let group = self.world.everyone();
+<<<<<<< Updated upstream
                     let sum = MaskedSum::new(group, indices, feedback.work(), self.values);
                     self.summed = sum.indices.len() as u32;
+=======
+                    let sum = MaskedSum::new(group, indices, feedback.work_mut(), self.values);
+                    self.summed = sum.indices.len() as u64;
+>>>>>>> Stashed changes
                     sum
                 }
             },
@@ -148,10 +153,15 @@ pub(crate) struct MaskedSum {
 }
 
 impl MaskedSum {
-    /// Contributes the values of `work` at `indices`, which ascend and are the same on every worker of the group.
-    pub(crate) fn new(group: Group, indices: Vec<u32>, work: &[f32], values: ValueType) -> Self {
-        let mut own = Vec::new();
-        spardl_kernels::gather(Level::best(), work, &indices, &mut own);
+    /// Takes the values of `work` at `indices`, which ascend and are the same on every worker of the group, as this worker's
+    /// contribution.
+    pub(crate) fn new(
+        group: Group,
+        indices: Vec<u32>,
+        work: &mut [f32],
+        values: ValueType,
+    ) -> Self {
+        let own = take(work, &indices);
         Self {
             indices,
             len: work.len() as u32,
@@ -169,19 +179,29 @@ impl MaskedSum {
         self.reduce.absorb(received)
     }
 
-    /// Rule M: what was delivered is cleared, up to the rounding errors kept here. Returns the update.
+    /// Rule M: what was delivered is gone from the residual, up to the rounding errors kept here. Returns the update.
     pub(crate) fn finish(self, work: &mut [f32]) -> SparseVec {
         let (values, errors) = self.reduce.finish();
         let indices = self.indices;
-        if errors.is_empty() {
-            for &index in &indices {
-                work[index as usize] = 0.0;
-            }
-        } else {
+        if !errors.is_empty() {
             spardl_kernels::scatter(Level::best(), work, &indices, &errors);
         }
         list::into_update(Entries { indices, values }, self.len)
     }
+}
+
+/// Moves the values at `indices` out of `work`. Nearly every one is a cache miss, so each is met once: read and cleared before
+/// its line is gone.
+fn take(work: &mut [f32], indices: &[u32]) -> Vec<f32> {
+    const TOGETHER: usize = 64;
+    let mut taken = Vec::with_capacity(indices.len());
+    for indices in indices.chunks(TOGETHER) {
+        spardl_kernels::gather(Level::best(), work, indices, &mut taken);
+        for &index in indices {
+            work[index as usize] = 0.0;
+        }
+    }
+    taken
 }
 
 /// What an agreement sends at most: rounds, messages and body bytes of the busiest worker.
@@ -308,7 +328,7 @@ mod tests {
     fn alone_a_rounded_sum_keeps_its_error() {
         let world = World::new(0, 1).unwrap();
         let mut work = vec![1.0, 1025.0, 7.0];
-        let mut sum = MaskedSum::new(world.everyone(), vec![1], &work, ValueType::Bf16);
+        let mut sum = MaskedSum::new(world.everyone(), vec![1], &mut work, ValueType::Bf16);
         assert!(sum.round().is_none());
         let update = sum.finish(&mut work);
         assert_eq!(update.values(), [1024.0]);
