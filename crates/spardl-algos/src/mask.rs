@@ -82,13 +82,8 @@ impl<A: Agree> Masked<A> {
                 Next::Exchange(round) => return Ok(Turn::Exchange(round)),
                 Next::Agreed(indices) => {
                     let group = self.world.everyone();
-<<<<<<< Updated upstream
-                    let sum = MaskedSum::new(group, indices, feedback.work(), self.values);
-                    self.summed = sum.indices.len() as u32;
-=======
                     let sum = MaskedSum::new(group, indices, feedback.work_mut(), self.values);
-                    self.summed = sum.indices.len() as u64;
->>>>>>> Stashed changes
+                    self.summed = sum.indices.len() as u32;
                     sum
                 }
             },
