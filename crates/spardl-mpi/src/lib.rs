@@ -16,7 +16,7 @@
 //!
 //! # How a job ends
 //!
-//! A transport that is dropped says goodbye to its peers and waits for its own sends. When the last user of MPI is gone, MPI
+//! A transport that is dropped says goodbye to its peers, waits for its own sends and a little for the others. When the last user of MPI is gone, MPI
 //! is finalized, which waits for all ranks as in every MPI program. A job that cannot end like that is aborted, after the
 //! errors were returned and printed: when MPI itself failed, when the rank panics, and when the transport's last step failed
 //! and some peer does not say goodbye either within [`MpiTransport::set_grace`]. A rank that dies ends the job at once:

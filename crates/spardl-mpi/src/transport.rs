@@ -30,8 +30,8 @@ pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
 /// are missing, which says more. When one rank hangs, the others reach their deadlines one shortly after the other.
 const NEAR: Duration = Duration::from_secs(1);
 
-/// How long a rank whose last step failed waits for its peers to end too; longer than [`NEAR`], so that all of them can say
-/// what they waited for before the job is aborted.
+/// How long a rank that ends waits for its peers to end too; longer than [`NEAR`], so that after a failed step all of them can
+/// say what they waited for before the job is aborted.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// One rank's transport to the other ranks. Not `Send`, as MPI is used from one thread.
@@ -70,7 +70,7 @@ impl MpiTransport {
         }
     }
 
-    /// How long a dropped transport whose last step failed waits for its peers to end too, before the job is aborted.
+    /// How long a dropped transport waits for its peers to end too (5 s). When its last step failed, the job is aborted then.
     pub const fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
     }
@@ -196,11 +196,21 @@ impl MpiTransport {
     }
 
     /// Takes all messages that are here and moves those under way; true when something changed.
+    ///
+    /// Goes on until nothing moves, as libraries hand messages over in portions: news that a step was given up may be in the
+    /// portion after the one that completes a round of that step.
     fn progress(&mut self) -> Result<bool, TransportError> {
         self.check_usable()?;
-        if self.world.size() == 1 {
-            return Ok(false);
+        let mut moved = false;
+        if self.world.size() > 1 {
+            while self.take_portion()? {
+                moved = true;
+            }
         }
+        Ok(moved)
+    }
+
+    fn take_portion(&mut self) -> Result<bool, TransportError> {
         let mut moved = false;
         loop {
             match self.pool.match_next() {
@@ -348,26 +358,21 @@ impl MpiTransport {
         Err(error)
     }
 
-    /// Says goodbye and lets everything in flight end. After a failed step it also waits for the goodbyes of the others: one
-    /// that hangs would make finalize hang.
+    /// Says goodbye and lets everything in flight end; the goodbyes of the others are waited for a while, so that none is left
+    /// in MPI's queues. After a failed step they must come: a peer that hangs would make finalize hang.
     fn close(&mut self) -> Result<(), TransportError> {
         self.announce(Kind::Goodbye, &[])?;
         let rank = self.world.rank().index();
-        let limit = if self.hurt {
-            self.grace
-        } else {
-            DEFAULT_TIMEOUT
-        };
-        let closed = self.progress_until(Deadline::after(limit), |this| {
-            let all_gone = || {
-                (0..)
-                    .zip(&this.gone)
-                    .all(|(peer, gone)| *gone || peer == rank)
-            };
-            let closed = this.pool.is_idle() && (!this.hurt || all_gone());
-            Ok(closed.then_some(()))
+        let goodbyes = self.progress_until(Deadline::after(self.grace), |this| {
+            let mut peers = (0..).zip(&this.gone).filter(|(peer, _)| *peer != rank);
+            let all_gone = this.pool.is_idle() && peers.all(|(_, gone)| *gone);
+            Ok(all_gone.then_some(()))
         })?;
-        closed.ok_or_else(|| self.late("closing".to_owned()))
+        match goodbyes {
+            None if self.hurt => Err(self.late("closing".to_owned())),
+            None => self.flush(Deadline::after(DEFAULT_TIMEOUT)),
+            Some(()) => Ok(()),
+        }
     }
 }
 
