@@ -25,16 +25,13 @@ pub(crate) fn jobs() -> Vec<Job> {
             link,
         )
     };
-    if !is_open_mpi() {
-        return ["bits", "large"]
-            .map(|role| job(2, role, Link::SharedMemory))
-            .into();
-    }
     let mut jobs: Vec<Job> = [1, 2, 3, 4, 6, 8]
         .map(|ranks| job(ranks, "bits", Link::SharedMemory))
         .into();
     jobs.extend([2, 4, 8].map(|ranks| job(ranks, "large", Link::SharedMemory)));
-    jobs.push(job(4, "large", Link::Loopback));
+    if is_open_mpi() {
+        jobs.push(job(4, "large", Link::Loopback));
+    }
     jobs
 }
 
@@ -83,9 +80,9 @@ impl Size {
         }
     }
 
-    fn gradients(self, workers: u32, bucket: usize, step: u64) -> Vec<Vec<f32>> {
-        let len = self.buckets()[bucket];
-        generate::fractions(step * 10 + bucket as u64, workers, len)
+    fn gradient(self, rank: u32, bucket: usize, step: u64) -> Vec<f32> {
+        let seed = (step * 10 + bucket as u64) * 100 + u64::from(rank);
+        generate::fractions(seed, 1, self.buckets()[bucket]).swap_remove(0)
     }
 
     fn layouts(self) -> [Layout; 3] {
@@ -127,10 +124,7 @@ fn over_mpi(transport: MpiTransport, algorithm: &dyn Algorithm, size: Size) -> (
     let mut driver = driver.with_timeout(LIMIT);
     let mut hash = DefaultHasher::new();
     for step in 0..size.steps() {
-        let mine = [0, 1, 2].map(|bucket| {
-            let mut all = size.gradients(world.size(), bucket, step);
-            all.swap_remove(world.rank().index())
-        });
+        let mine = [0, 1, 2].map(|bucket| size.gradient(world.rank().get(), bucket, step));
         let k = size.k();
         let inputs = mine.each_ref().map(|gradient| Input { gradient, k, step });
         let reduced = driver.all_reduce(&inputs);
@@ -150,7 +144,8 @@ fn simulated(algorithm: &dyn Algorithm, workers: u32, size: Size) -> Vec<u64> {
     let mut hashes = vec![DefaultHasher::new(); workers as usize];
     for step in 0..size.steps() {
         for (bucket, cluster) in clusters.iter_mut().enumerate() {
-            let gradients = size.gradients(workers, bucket, step);
+            let gradients = (0..workers).map(|rank| size.gradient(rank, bucket, step));
+            let gradients: Vec<_> = gradients.collect();
             cluster.step(&gradients, size.k(), step).unwrap();
             cluster.commit().unwrap();
             for (hash, worker) in hashes.iter_mut().zip(cluster.workers()) {

@@ -41,7 +41,7 @@ pub(crate) enum Link {
     Loopback,
 }
 
-/// Is the library Open MPI? (MPICH has no switch between links, and spins when ranks share a core.)
+/// Is the library Open MPI? (MPICH has no switch between links.)
 pub(crate) fn is_open_mpi() -> bool {
     spardl_mpi::Mpi::library_version().contains("Open MPI")
 }
