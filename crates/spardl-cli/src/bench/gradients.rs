@@ -1,21 +1,31 @@
-//! The gradients of a bench: four per worker, made before anything is timed.
+//! The gradients of a bench, in memory before anything is timed.
 
+use std::borrow::Cow;
 use std::thread;
 
 use spardl_sim::gradient::Synthetic;
 
 use super::Args;
 
-/// Gradients per worker; iterations cycle through them.
-const SAMPLES: u32 = 4;
+/// Synthetic gradients per worker; iterations cycle through them.
+pub(super) const SAMPLES: u32 = 4;
 
-/// All gradients, by worker and sample.
+/// Samples, dealt to the workers in turn and step by step, again and again.
 #[derive(Debug)]
-pub(super) struct Gradients {
-    samples: Vec<Vec<Vec<f32>>>,
+pub(super) struct Gradients<'a> {
+    samples: Cow<'a, [Vec<f32>]>,
+    workers: usize,
 }
 
-impl Gradients {
+impl<'a> Gradients<'a> {
+    /// Samples of a file; there is at least one.
+    pub(super) fn recorded(samples: &'a [Vec<f32>], workers: u32) -> Self {
+        Self {
+            samples: Cow::Borrowed(samples),
+            workers: workers as usize,
+        }
+    }
+
     /// Synthetic gradients as the arguments say, made on all cores.
     pub(super) fn synthetic(args: &Args, workers: u32, elements: u32) -> Self {
         let Args {
@@ -29,14 +39,8 @@ impl Gradients {
             correlation,
             seed,
         };
-        let mut samples =
-            vec![vec![vec![0.0; elements as usize]; SAMPLES as usize]; workers as usize];
-        let mut jobs: Vec<(u32, u32, &mut Vec<f32>)> = Vec::new();
-        for (worker, samples) in (0..).zip(&mut samples) {
-            for (sample, out) in (0..).zip(samples) {
-                jobs.push((worker, sample, out));
-            }
-        }
+        let mut samples = vec![vec![0.0; elements as usize]; (SAMPLES * workers) as usize];
+        let mut jobs: Vec<(u32, &mut Vec<f32>)> = (0..).zip(&mut samples).collect();
         let cores = thread::available_parallelism().map_or(1, Into::into);
         thread::scope(|scope| {
             let share = jobs.len().div_ceil(cores);
@@ -44,25 +48,44 @@ impl Gradients {
                 let rest = jobs.split_off(share.min(jobs.len()));
                 let mine = std::mem::replace(&mut jobs, rest);
                 scope.spawn(move || {
-                    for (worker, sample, out) in mine {
-                        family.fill(worker, sample, out);
+                    for (at, out) in mine {
+                        family.fill(at % workers, at / workers, out);
                     }
                 });
             }
         });
-        Self { samples }
+        Self {
+            samples: Cow::Owned(samples),
+            workers: workers as usize,
+        }
     }
 
     /// The gradient of `worker` in `step`.
     pub(super) fn of(&self, worker: usize, step: u64) -> &[f32] {
-        let samples = &self.samples[worker];
-        &samples[(step % samples.len() as u64) as usize]
+        let at = step * self.workers as u64 + worker as u64;
+        &self.samples[(at % self.samples.len() as u64) as usize]
     }
 
     /// The gradients of all workers in `step`.
     pub(super) fn all(&self, step: u64) -> Vec<&[f32]> {
-        (0..self.samples.len())
+        (0..self.workers)
             .map(|worker| self.of(worker, step))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_samples_are_dealt_in_turn() {
+        let samples: Vec<Vec<f32>> = (0..5u8).map(|i| vec![f32::from(i)]).collect();
+        let gradients = Gradients::recorded(&samples, 3);
+        let dealt: Vec<f32> = (0..3)
+            .flat_map(|step| gradients.all(step))
+            .map(|sample| sample[0])
+            .collect();
+        assert_eq!(dealt, [0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0, 2.0, 3.0]);
     }
 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use spardl_core::{Algorithm, Rank};
+use spardl_core::{Algorithm, Collective, Rank, Tally};
 use spardl_sim::{Cluster, Probe};
 
 use super::Case;
+use super::accuracy::relative_error;
 use super::gradients::Gradients;
-use super::stats::median;
+use super::row::Sent;
+use super::stats::{median, percentile};
 
 /// What the local measurement found.
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +31,12 @@ pub(super) struct Local {
     pub(super) ratio: f64,
     /// Blocks scanned again, per worker and step.
     pub(super) rescans: f64,
-    /// Entries sent, per worker and step.
-    pub(super) entries_sent: f64,
-    /// Bytes sent by the busiest worker, per step.
-    pub(super) wire_bytes: f64,
+    /// What the busiest worker sends.
+    pub(super) sent: Sent,
+    /// Entries of the update, mean over iterations.
+    pub(super) nnz: f64,
+    /// How far the last update is from the true top-k.
+    pub(super) relative_error: Option<f64>,
     /// Rounds of a step.
     pub(super) rounds: u32,
 }
@@ -65,7 +69,7 @@ impl Probe for Stopwatch {
 pub(super) fn measure(
     case: &Case<'_>,
     algorithm: &dyn Algorithm,
-    gradients: &Gradients,
+    gradients: &Gradients<'_>,
 ) -> anyhow::Result<Local> {
     let (args, size) = (case.args, case.workers as usize);
     // Beside a run with real workers a few iterations suffice; alone, this is the measurement.
@@ -78,15 +82,24 @@ pub(super) fn measure(
     let mut target = vec![0.0f32; case.layout.len() as usize];
     let (mut select, mut merge, mut slowest) = (Vec::new(), Vec::new(), Vec::new());
     let (mut streams, mut ratios) = (Vec::new(), Vec::new());
-    let (mut rescans, mut entries, mut bytes, mut rounds) = (0, 0, 0, 0);
-    for step in 0..u64::from(args.warmup + iterations) {
+    let (mut rescans, mut rounds, mut nnz, mut error) = (0, 0, 0, None);
+    let mut busiest = Vec::new();
+    let last = u64::from(args.warmup + iterations) - 1;
+    for step in 0..=last {
         let mut watch = Stopwatch {
             select: vec![Duration::ZERO; size],
             merge: vec![Duration::ZERO; size],
             current: (0, true),
             since: Duration::ZERO,
         };
-        let report = cluster.step_watched(&gradients.all(step), case.k, step, &mut watch)?;
+        let inputs = gradients.all(step);
+        let report = cluster.step_watched(&inputs, case.k, step, &mut watch)?;
+        let workers = cluster.workers();
+        let tallies: Vec<Tally> = workers.iter().map(Collective::tally).collect();
+        let delivered = workers.first().map_or(0, |worker| worker.update().nnz());
+        if step == last {
+            error = relative_error(workers, &inputs, case.k);
+        }
         cluster.commit()?;
         let stream = stream_ms(&mut target, gradients.of(step as usize % size, step + 1));
         if step < u64::from(args.warmup) {
@@ -105,29 +118,24 @@ pub(super) fn measure(
         merge.push(ms(&watch.merge));
         streams.push(stream);
         ratios.push((ms(&watch.select) + ms(&watch.merge)) / stream);
-        rescans += cluster
-            .workers()
-            .iter()
-            .map(|w| w.tally().rescans)
-            .sum::<u64>();
-        entries += cluster
-            .workers()
-            .iter()
-            .map(|w| w.tally().entries_sent)
-            .sum::<u64>();
-        bytes += report.ledger.bytes.iter().max().copied().unwrap_or(0);
+        rescans += tallies.iter().map(|tally| tally.rescans).sum::<u64>();
+        nnz += delivered;
+        let entries = tallies.iter().map(|tally| tally.entries_sent);
+        let sent = report.ledger.bytes.iter().copied().zip(entries);
+        busiest.push(sent.max().unwrap_or_default());
         rounds = rounds.max(report.ledger.rounds.iter().max().copied().unwrap_or(0));
     }
     let steps = f64::from(iterations);
     Ok(Local {
         select_ms: median(&select),
         merge_ms: median(&merge),
-        slowest_ms: [0.5, 0.1, 0.9].map(|q| super::stats::percentile(&slowest, q)),
+        slowest_ms: [0.5, 0.1, 0.9].map(|q| percentile(&slowest, q)),
         stream_ms: median(&streams),
         ratio: median(&ratios),
         rescans: rescans as f64 / steps / size as f64,
-        entries_sent: entries as f64 / steps / size as f64,
-        wire_bytes: bytes as f64 / steps,
+        sent: Sent::mean(&busiest),
+        nnz: nnz as f64 / steps,
+        relative_error: error,
         rounds,
     })
 }

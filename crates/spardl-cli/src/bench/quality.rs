@@ -14,8 +14,6 @@ pub(super) struct Quality {
     pub(super) conserved: bool,
     /// Did all workers hold the same bits?
     pub(super) agreed: bool,
-    /// Entries of the update in the last step.
-    pub(super) nnz: usize,
 }
 
 /// Two untimed steps of a fresh cluster: the second one starts with residuals.
@@ -28,7 +26,6 @@ pub(super) fn measure(case: &Case<'_>, algorithm: &dyn Algorithm) -> anyhow::Res
         wrong: 0,
         conserved: true,
         agreed: true,
-        nnz: 0,
     };
     for step in 0..2 {
         for (worker, gradient) in (0..).zip(&mut gradients) {
@@ -51,7 +48,6 @@ pub(super) fn measure(case: &Case<'_>, algorithm: &dyn Algorithm) -> anyhow::Res
             quality.wrong += differences(first, worker.update(), len);
         }
         subtract(first, &mut balance);
-        quality.nnz = first.nnz();
         cluster.commit()?;
     }
     quality.agreed = quality.wrong == 0;
@@ -78,7 +74,7 @@ fn fill_integers(seed: u64, worker: u64, step: u64, out: &mut [f32]) {
             .wrapping_mul(0x5851_f42d_4c95_7f2d)
             .wrapping_add(0x1405_7b7e_f767_814f);
         let bits = state >> 33;
-        let magnitude = if bits % 64 == 0 {
+        let magnitude = if bits.is_multiple_of(64) {
             (bits >> 6) % 4000
         } else {
             (bits >> 6) % 12

@@ -1,98 +1,177 @@
-//! The results as text.
+//! The results as text, in the manner of nccl-tests: comments and headings start with `#`.
+
+use std::fs;
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::recorded::Recorded;
 use super::row::Row;
 use super::{Args, Case};
 
-/// What was run and how to read it.
-pub(super) fn preamble(args: &Args) -> String {
+/// What was run, where, and how to read it.
+pub(super) fn preamble(args: &Args, recorded: Option<&Recorded>) -> String {
     let place = if args.local {
         "workers one after another on one thread, local work only"
     } else {
         "workers as threads of one process"
     };
-    let cores = std::thread::available_parallelism().map_or(1, Into::<usize>::into);
+    let gradients = match (recorded, &args.gradients) {
+        (Some(recorded), Some(path)) => {
+            format!("{} samples of {}", recorded.samples.len(), path.display())
+        }
+        _ => format!(
+            "{}, correlation {}, seed {}",
+            args.distribution, args.correlation, args.seed
+        ),
+    };
+    let command: Vec<String> = std::env::args().skip(1).collect();
     format!(
-        "# spardl {}: {place}, {cores} cores, {} iterations after {} warm-up, {} gradients, seed {}\n",
+        "# spardl {} ({})\n# {place}; {} iterations after {} of warm-up; {}\n# gradients: {gradients}\n\
+         # times in ms, bandwidths in GB/s; spardl bench --help says what the columns mean\n",
+        command.join(" "),
         env!("CARGO_PKG_VERSION"),
         args.iterations,
         args.warmup,
-        args.distribution,
-        args.seed
+        machine(),
     )
 }
 
+/// The processor, its cores and the kernel, as far as the system says.
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, Into::<usize>::into);
+    let mut words = vec![format!("{cores} cores")];
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = processor
+        .lines()
+        .find(|line| line.starts_with("model name"));
+    words.extend(model.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned())));
+    if let Ok(kernel) = fs::read_to_string("/proc/sys/kernel/osrelease") {
+        words.push(format!("Linux {}", kernel.trim()));
+    }
+    words.join(", ")
+}
+
+struct Column {
+    name: &'static str,
+    cell: fn(&Row) -> String,
+}
+
+const fn column(name: &'static str, cell: fn(&Row) -> String) -> Column {
+    Column { name, cell }
+}
+
+const SIZE: Column = column("size", |row| row.size_bytes.to_string());
+const COUNT: Column = column("count", |row| row.elements.to_string());
+const METHOD: Column = column("method", |row| row.method.clone());
+
+const TIMES: [Column; 11] = [
+    column("time", |row| number(row.time_ms)),
+    column("p10", |row| number(row.time_p10_ms)),
+    column("p90", |row| number(row.time_p90_ms)),
+    column("select", |row| number(row.select_ms)),
+    column("exch", |row| number(row.exchange_ms)),
+    column("merge", |row| number(row.merge_ms)),
+    column("algbw", |row| maybe(row.algbw_gbs)),
+    column("eff_busbw", |row| maybe(row.eff_busbw_gbs)),
+    column("vs_f32", |row| maybe(row.speedup_dense_f32)),
+    column("vs_bf16", |row| maybe(row.speedup_dense_bf16)),
+    column("#wrong", |row| row.wrong.to_string()),
+];
+
+const RESULTS: [Column; 10] = [
+    column("density", |row| number(row.density_achieved)),
+    column("nnz", |row| row.nnz.to_string()),
+    column("wire", |row| row.wire_bytes.to_string()),
+    column("bits", |row| maybe(row.bits_per_entry)),
+    column("rounds", |row| row.rounds.to_string()),
+    column("error", |row| maybe(row.relative_error)),
+    column("local", |row| number(row.local_ratio)),
+    column("rescans", |row| number(row.rescans)),
+    column("agreed", |row| yes_or_no(row.agreed)),
+    column("conserved", |row| yes_or_no(row.conserved)),
+];
+
 /// The rows of one case.
 pub(super) fn rows(case: &Case<'_>, rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
-        "method",
-        "time",
-        "p10",
-        "p90",
-        "select",
-        "exchange",
-        "merge",
-        "wire",
-        "B/entry",
-        "rounds",
-        "nnz",
-        "algbw",
-        "eff_busbw",
-        "vs f32",
-        "vs bf16",
-        "local",
-        "rescans",
-        "conserved",
-        "#wrong",
-    ]);
-    table.add_row([
-        "", "(ms)", "(ms)", "(ms)", "(ms)", "(ms)", "(ms)", "(kB)", "", "", "", "(GB/s)", "(GB/s)",
-        "", "", "(x loop)", "", "", "",
-    ]);
-    for row in rows {
-        let speedup = |x: Option<f64>| x.map_or_else(|| "-".to_owned(), |x| format!("{x:.2}x"));
-        table.add_row([
-            row.method.clone(),
-            format!("{:.2}", row.time_ms),
-            format!("{:.2}", row.time_p10_ms),
-            format!("{:.2}", row.time_p90_ms),
-            format!("{:.2}", row.select_ms),
-            format!("{:.2}", row.exchange_ms),
-            format!("{:.2}", row.merge_ms),
-            format!("{:.1}", row.wire_bytes as f64 / 1e3),
-            row.bytes_per_entry
-                .map_or_else(|| "-".to_owned(), |b| format!("{b:.2}")),
-            row.rounds.to_string(),
-            row.nnz.to_string(),
-            format!("{:.2}", row.algbw_gbs),
-            format!("{:.2}", row.eff_busbw_gbs),
-            speedup(row.speedup_dense_f32),
-            speedup(row.speedup_dense_bf16),
-            format!("{:.2}", row.local_ratio),
-            format!("{:.2}", row.rescans),
-            if row.conserved { "yes" } else { "no" }.to_owned(),
-            if row.agreed {
-                row.wrong.to_string()
-            } else {
-                format!("{} DISAGREE", row.wrong)
-            },
-        ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     let stream = rows.first().map_or(0.0, |row| row.stream_ms);
-    let text = table.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    format!(
-        "\n# P = {}, n = {}, density {} (k = {}); plain loop {stream:.2} ms\n{}\n",
+    let heading = format!(
+        "\n# P = {}, density {} (k = {}); plain loop {} ms\n",
         case.workers,
-        case.layout.len(),
         case.density,
         case.k,
-        lines.join("\n")
-    )
+        number(stream)
+    );
+    let times = [&SIZE, &COUNT, &METHOD].into_iter().chain(&TIMES);
+    if case.args.wide {
+        return heading + &table(rows, times.chain(&RESULTS));
+    }
+    let results = std::iter::once(&METHOD).chain(&RESULTS);
+    format!("{heading}{}{}", table(rows, times), table(rows, results))
+}
+
+fn table<'a>(rows: &[Row], columns: impl Iterator<Item = &'a Column>) -> String {
+    let columns: Vec<&Column> = columns.collect();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let names = columns.iter().enumerate().map(|(i, column)| match i {
+        0 => format!("# {}", column.name),
+        _ => column.name.to_owned(),
+    });
+    table.set_header(names);
+    for row in rows {
+        table.add_row(columns.iter().map(|column| (column.cell)(row)));
+    }
+    for (shown, column) in table.column_iter_mut().zip(&columns) {
+        shown.set_padding((0, 1));
+        if column.name != METHOD.name {
+            shown.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    // A right-aligned first heading must still start its line with the mark of a comment.
+    let text = table.to_string();
+    let mut lines: Vec<String> = text
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    if let Some(heading) = lines.first_mut() {
+        let name = heading.trim_start_matches([' ', '#']);
+        *heading = format!("#{name:>width$}", width = heading.chars().count() - 1);
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Four significant digits.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        size if size >= 1.0 || size == 0.0 => format!("{value:.3}"),
+        size if size >= 0.0001 => format!("{value:.4}"),
+        _ => format!("{value:.0e}"),
+    }
+}
+
+fn maybe(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), number)
+}
+
+fn yes_or_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits_or_fewer() {
+        let shown = [12345.6, 123.46, 12.346, 1.2346, 0.01234, 3e-7, 0.0].map(number);
+        assert_eq!(
+            shown,
+            [
+                "12346", "123.5", "12.35", "1.235", "0.0123", "3e-7", "0.000"
+            ]
+        );
+    }
 }

@@ -9,6 +9,7 @@ use spardl_drive::{BucketId, Counts, DriveError, Driver, Transport, run_workers}
 
 use super::Case;
 use super::gradients::Gradients;
+use super::row::Sent;
 use super::stats::{median, percentile};
 
 /// What the timed run found.
@@ -26,8 +27,8 @@ pub(super) struct Timed {
     pub(super) exchange_ms: f64,
     /// Median time in `resume`, mean over workers.
     pub(super) merge_ms: f64,
-    /// Bytes sent by the busiest worker, mean over iterations.
-    pub(super) wire_bytes: f64,
+    /// What the busiest worker sends.
+    pub(super) sent: Sent,
     /// Entries of the update, mean over iterations.
     pub(super) nnz: f64,
     /// Iterations in which some worker's update differed in a bit.
@@ -47,7 +48,7 @@ struct Sample {
 pub(super) fn measure(
     case: &Case<'_>,
     algorithm: &dyn Algorithm,
-    gradients: &Gradients,
+    gradients: &Gradients<'_>,
 ) -> anyhow::Result<Timed> {
     let results = run_workers(case.workers, |mut transport| {
         work(case, algorithm, gradients, &mut transport)
@@ -75,7 +76,7 @@ pub(super) fn measure(
 fn work<T: Transport>(
     case: &Case<'_>,
     algorithm: &dyn Algorithm,
-    gradients: &Gradients,
+    gradients: &Gradients<'_>,
     transport: &mut T,
 ) -> anyhow::Result<Vec<Sample>> {
     let (world, args) = (transport.world(), case.args);
@@ -161,7 +162,10 @@ fn summary(workers: &[Vec<Sample>]) -> Timed {
         let means = (0..iterations).map(|i| at(i).map(value).sum::<f64>() / workers.len() as f64);
         median(&means.collect::<Vec<_>>())
     };
-    let busiest = (0..iterations).map(|i| at(i).map(|s| s.counts.bytes_sent).max().unwrap_or(0));
+    let sent = |s: Sample| (s.counts.bytes_sent, s.counts.tally.entries_sent);
+    let busiest: Vec<(u64, u64)> = (0..iterations)
+        .map(|i| at(i).map(sent).max().unwrap_or_default())
+        .collect();
     let nnz = (0..iterations).map(|i| workers[0][i].nnz as f64);
     let differs = |i: &usize| at(*i).any(|s| s.hash != workers[0][*i].hash);
     Timed {
@@ -171,7 +175,7 @@ fn summary(workers: &[Vec<Sample>]) -> Timed {
         select_ms: mean_of(&|s| s.counts.select.as_secs_f64() * 1e3),
         exchange_ms: mean_of(&|s| s.waited_ms),
         merge_ms: mean_of(&|s| s.counts.merge.as_secs_f64() * 1e3),
-        wire_bytes: busiest.sum::<u64>() as f64 / iterations as f64,
+        sent: Sent::mean(&busiest),
         nnz: nnz.sum::<f64>() / iterations as f64,
         disagreements: (0..iterations).filter(differs).count() as u32,
     }

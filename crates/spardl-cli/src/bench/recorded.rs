@@ -1,0 +1,266 @@
+//! Gradients from a file: `.npy` or `.safetensors`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use half::{bf16, f16};
+use npyz::{NpyFile, NpyReader, Order};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use spardl_core::Layout;
+
+use super::memory;
+use crate::output::bad_request;
+
+/// The samples of a file, at least one, all of the layout's length.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) samples: Vec<Vec<f32>>,
+    pub(super) layout: Layout,
+}
+
+/// Reads a file of gradients.
+pub(super) fn read(path: &Path) -> anyhow::Result<Recorded> {
+    load(path).map_err(|message| bad_request(format!("{}: {message}", path.display())))
+}
+
+fn load(path: &Path) -> Result<Recorded, String> {
+    let parse = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("npy") => npy,
+        Some("safetensors") => safetensors,
+        _ => return Err("expected a .npy or a .safetensors file".to_owned()),
+    };
+    let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
+    // The file and its values as f32, twice as long when they are 16 bits wide.
+    if memory::available().is_some_and(|available| available / 3 < size) {
+        let size = memory::gigabytes(size);
+        return Err(format!(
+            "{size} are more than a third of the available memory"
+        ));
+    }
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let recorded = parse(&bytes)?;
+    let finite = |sample: &Vec<f32>| sample.iter().all(|value| value.is_finite());
+    if let Some(bad) = recorded.samples.iter().position(|sample| !finite(sample)) {
+        return Err(format!("sample {bad} holds NaN or an infinity"));
+    }
+    if recorded.layout.is_empty() || recorded.samples.is_empty() {
+        return Err("there are no elements in it".to_owned());
+    }
+    Ok(recorded)
+}
+
+fn npy(bytes: &[u8]) -> Result<Recorded, String> {
+    let file = NpyFile::new(bytes).map_err(|error| format!("not a .npy file: {error}"))?;
+    let (samples, len) = match *file.shape() {
+        [len] => (1, len),
+        [samples, len] => (samples, len),
+        ref shape => {
+            let message = "expected [elements] or [samples, elements]";
+            return Err(format!("an array of shape {shape:?}: {message}"));
+        }
+    };
+    if file.order() == Order::Fortran && samples > 1 {
+        let message = "an array in Fortran order: save np.ascontiguousarray(..) of it";
+        return Err(message.to_owned());
+    }
+    // Checked before anything is allocated: an element has at least a byte.
+    if samples
+        .checked_mul(len)
+        .is_none_or(|n| n > bytes.len() as u64)
+    {
+        return Err(format!("the file ends before {samples} x {len} values"));
+    }
+    let values = npy_values(file)?;
+    let len = u32::try_from(len).map_err(|_| format!("{len} elements are 2^32 or more"))?;
+    let samples = values.chunks(len.max(1) as usize);
+    Ok(Recorded {
+        samples: samples.map(<[f32]>::to_vec).collect(),
+        layout: Layout::flat(len),
+    })
+}
+
+fn npy_values(file: NpyFile<&[u8]>) -> Result<Vec<f32>, String> {
+    let file = match file.try_data::<f32>() {
+        Ok(values) => return collect(values, |value| value),
+        Err(file) => file,
+    };
+    let file = match file.try_data::<f64>() {
+        Ok(values) => return collect(values, |value| value as f32),
+        Err(file) => file,
+    };
+    match file.try_data::<f16>() {
+        Ok(values) => collect(values, f16::to_f32),
+        Err(file) => {
+            let dtype = file.dtype().descr();
+            Err(format!("values of type {dtype}: expected f4, f2 or f8"))
+        }
+    }
+}
+
+fn collect<T: npyz::Deserialize>(
+    values: NpyReader<T, &[u8]>,
+    convert: impl Fn(T) -> f32,
+) -> Result<Vec<f32>, String> {
+    let values: io::Result<Vec<f32>> = values.map(|value| value.map(&convert)).collect();
+    values.map_err(|error| format!("the values cannot be read: {error}"))
+}
+
+fn safetensors(bytes: &[u8]) -> Result<Recorded, String> {
+    let file = SafeTensors::deserialize(bytes)
+        .map_err(|error| format!("not a .safetensors file: {error}"))?;
+    let mut tensors = file.tensors();
+    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let number = |name: &str| name.strip_prefix("gradient.")?.parse::<u64>().ok();
+    if tensors.iter().all(|(name, _)| number(name).is_some()) {
+        tensors.sort_by_key(|(name, _)| number(name));
+        return samples(&tensors);
+    }
+    let mut gradient = Vec::new();
+    for (name, tensor) in &tensors {
+        gradient.extend(tensor_values(name, tensor)?);
+    }
+    let layers = tensors.iter().map(|(name, tensor)| {
+        let name = name.clone();
+        (name, tensor.shape().to_vec())
+    });
+    Ok(Recorded {
+        samples: vec![gradient],
+        layout: Layout::new(layers).map_err(|error| error.to_string())?,
+    })
+}
+
+/// Every tensor is a gradient of its own.
+fn samples(tensors: &[(String, TensorView<'_>)]) -> Result<Recorded, String> {
+    let mut samples: Vec<Vec<f32>> = Vec::with_capacity(tensors.len());
+    for (name, tensor) in tensors {
+        let sample = tensor_values(name, tensor)?;
+        let len = samples.first().map_or(sample.len(), Vec::len);
+        if sample.len() != len {
+            let got = sample.len();
+            return Err(format!("{name} has {got} elements: expected {len} in all"));
+        }
+        samples.push(sample);
+    }
+    let shape = tensors
+        .first()
+        .map_or_else(|| vec![0], |(_, t)| t.shape().to_vec());
+    Ok(Recorded {
+        samples,
+        layout: Layout::new([("gradient", shape)]).map_err(|error| error.to_string())?,
+    })
+}
+
+fn tensor_values(name: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>, String> {
+    let data = tensor.data();
+    Ok(match tensor.dtype() {
+        Dtype::F32 => each(data, f32::from_le_bytes),
+        Dtype::F64 => each(data, |bytes| f64::from_le_bytes(bytes) as f32),
+        Dtype::F16 => each(data, |bytes| f16::from_le_bytes(bytes).to_f32()),
+        Dtype::BF16 => each(data, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        other => {
+            let expected = "expected F32, F16, BF16 or F64";
+            return Err(format!("{name} has values of type {other:?}: {expected}"));
+        }
+    })
+}
+
+fn each<const N: usize>(data: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    let (values, _) = data.as_chunks::<N>();
+    values.iter().map(|bytes| convert(*bytes)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use npyz::WriterBuilder;
+
+    fn npy_file<T: npyz::AutoSerialize>(shape: &[u64], values: Vec<T>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let options = npyz::WriteOptions::new().default_dtype().shape(shape);
+        let mut writer = options.writer(&mut bytes).begin_nd().unwrap();
+        writer.extend(values).unwrap();
+        writer.finish().unwrap();
+        bytes
+    }
+
+    fn safetensors_file(tensors: &[(&str, Dtype, &[usize], &[u8])]) -> Vec<u8> {
+        let views = tensors.iter().map(|(name, dtype, shape, data)| {
+            (
+                *name,
+                TensorView::new(*dtype, shape.to_vec(), data).unwrap(),
+            )
+        });
+        safetensors::serialize(views, None).unwrap()
+    }
+
+    #[test]
+    fn arrays_are_samples_of_any_float_type() {
+        let expected = [vec![1.0, -2.0, 0.5], vec![3.0, 4.0, 0.0]];
+        let values = || [1.0f32, -2.0, 0.5, 3.0, 4.0, 0.0].into_iter();
+        let files = [
+            npy_file(&[2, 3], values().collect::<Vec<_>>()),
+            npy_file(&[2, 3], values().map(f64::from).collect::<Vec<_>>()),
+            npy_file(&[2, 3], values().map(f16::from_f32).collect::<Vec<_>>()),
+        ];
+        for file in files {
+            let recorded = npy(&file).unwrap();
+            assert_eq!(recorded.samples, expected);
+            assert_eq!(recorded.layout.len(), 3);
+        }
+        let single = npy(&npy_file(&[6], values().collect::<Vec<_>>())).unwrap();
+        assert_eq!(single.samples, [values().collect::<Vec<_>>()]);
+    }
+
+    #[test]
+    fn tensors_are_layers_or_numbered_samples() {
+        let two = [1.0f32, 2.0].map(f32::to_le_bytes).concat();
+        let one = bf16::from_f32(3.0).to_le_bytes();
+        let layers = [
+            ("b", Dtype::BF16, [1usize].as_slice(), one.as_slice()),
+            ("a", Dtype::F32, &[2, 1], &two),
+        ];
+        let recorded = safetensors(&safetensors_file(&layers)).unwrap();
+        assert_eq!(recorded.samples, [[1.0, 2.0, 3.0]]);
+        assert_eq!(recorded.layout.parts().len(), 2);
+        assert_eq!(recorded.layout.parts()[0].shape, [2, 1]);
+
+        let other = f16::from_f32(5.0).to_le_bytes();
+        let samples = [
+            (
+                "gradient.10",
+                Dtype::BF16,
+                [1usize].as_slice(),
+                one.as_slice(),
+            ),
+            ("gradient.9", Dtype::F16, &[1], &other),
+        ];
+        let recorded = safetensors(&safetensors_file(&samples)).unwrap();
+        assert_eq!(recorded.samples, [[5.0], [3.0]]);
+    }
+
+    #[test]
+    fn bad_files_say_what_was_expected() {
+        let message = |result: Result<Recorded, String>| result.map(|_| ()).unwrap_err();
+        let integers = npy_file(&[2], vec![1i32, 2]);
+        assert!(message(npy(&integers)).contains("expected f4, f2 or f8"));
+        let cube = npy_file(&[1, 1, 1], vec![1f32]);
+        assert!(message(npy(&cube)).contains("expected [elements] or [samples, elements]"));
+        let mut short = npy_file(&[1000], vec![1f32; 1000]);
+        short.truncate(200);
+        assert!(message(npy(&short)).contains("the file ends before"));
+        assert!(message(npy(b"hello")).contains("not a .npy file"));
+        assert!(message(safetensors(b"hello")).contains("not a .safetensors file"));
+        let wrong = [("w", Dtype::I16, [1usize].as_slice(), [0u8; 2].as_slice())];
+        let wrong = safetensors_file(&wrong);
+        assert!(message(safetensors(&wrong)).contains("expected F32, F16, BF16 or F64"));
+        let two = [0u8; 4];
+        let lens = [
+            ("gradient.0", Dtype::F16, [1usize].as_slice(), &two[..2]),
+            ("gradient.1", Dtype::F16, &[2], &two),
+        ];
+        let lens = safetensors_file(&lens);
+        assert!(message(safetensors(&lens)).contains("expected 1 in all"));
+    }
+}
