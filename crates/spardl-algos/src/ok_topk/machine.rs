@@ -4,7 +4,7 @@ use spardl_core::phase::{AllGather, AllReduce, AllToAll, Items};
 use spardl_core::{
     ConfigError, DecodeError, Entries, Feedback, Group, Input, Machine, MethodState, Partition,
     ProtocolError, Received, Round, Selector, SparseVec, Tally, Turn, Update, ValueType, World,
-    list, schedule,
+    list,
 };
 
 use super::balance::{Balance, Plan, is_skewed};
@@ -237,9 +237,7 @@ impl Worker {
             })?;
             counts.push(self.update.nnz() - before);
         }
-        let (own, size) = (self.group.position(), spans.len());
-        let forwarded = schedule::all_gather(size).flat_map(|round| round.sent(own, size));
-        self.entries_sent += forwarded.map(|from| counts[from] as u64).sum::<u64>();
+        self.entries_sent += AllGather::entries_sent(self.group.position(), &counts);
         self.keep_top();
         self.learn_skew();
         let Self {
