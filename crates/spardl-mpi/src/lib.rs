@@ -29,6 +29,7 @@
 //! | [`error`] | why MPI could not be used |
 //! | `envelope` | what goes with every message |
 //! | `order` | messages of one sender in the order they were sent |
+//! | `spares` | buffers for their next use |
 //! | `idle` | what a rank does while there is nothing to do |
 //! | `raw` | all `unsafe` |
 
@@ -41,6 +42,7 @@ pub mod mpi;
 mod order;
 #[expect(unsafe_code, reason = "the one place where MPI is called")]
 mod raw;
+mod spares;
 pub mod transport;
 
 pub use error::MpiError;

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use mpi_sys as ffi;
 
 use crate::error::MpiError;
+use crate::spares::Spares;
 
 /// Longer than any text of Open MPI (256) and MPICH (8192).
 const TEXT_BYTES: usize = 1 << 14;
@@ -268,10 +269,11 @@ pub(crate) struct Pool {
     indices: Vec<c_int>,
     statuses: Vec<ffi::MPI_Status>,
     tickets: u64,
+    spares: Spares,
 }
 
 impl Pool {
-    pub(crate) const fn new(comm: Comm) -> Self {
+    pub(crate) fn new(comm: Comm) -> Self {
         Self {
             comm,
             requests: Vec::new(),
@@ -279,6 +281,7 @@ impl Pool {
             indices: Vec::new(),
             statuses: Vec::new(),
             tickets: 0,
+            spares: Spares::default(),
         }
     }
 
@@ -330,7 +333,7 @@ impl Pool {
         let (mut flag, mut count) = (0, 0);
         let mut status = MaybeUninit::<ffi::MPI_Status>::zeroed();
         // SAFETY: the communicator is live; all pointers are to live variables. `status` is plain data, zeroed, and written
-        // by MPI when `flag` is set. The matched message is received once, into a buffer with room for exactly its `count`
+        // by MPI when `flag` is set. The matched message is received once, into a buffer with room for at least its `count`
         // bytes that is neither read, moved nor freed until the request is complete.
         unsafe {
             let mut message = ffi::RSMPI_MESSAGE_NULL;
@@ -354,7 +357,7 @@ impl Pool {
                 len: usize::MAX,
                 max: c_int::MAX as usize,
             })?;
-            let lent = Lent::new(Vec::with_capacity(len));
+            let lent = Lent::new(self.spares.take(len));
             let mut request = ffi::RSMPI_REQUEST_NULL;
             let code = ffi::MPI_Imrecv(
                 lent.start.cast(),
@@ -415,13 +418,14 @@ impl Pool {
             // SAFETY: the request is complete, so MPI is done with the buffer; a send did not change it, and a matched
             // receive wrote all `len` bytes of its message.
             let bytes = unsafe { lent.reclaim(len) };
-            if let Transfer::Receive { from, tag, ticket } = transfer {
-                arrivals.push(Arrival {
+            match transfer {
+                Transfer::Send { .. } => self.spares.keep(bytes),
+                Transfer::Receive { from, tag, ticket } => arrivals.push(Arrival {
                     ticket,
                     from,
                     tag,
                     bytes,
-                });
+                }),
             }
         }
         Ok(found > 0)
