@@ -26,7 +26,7 @@ pub struct Feedback {
 impl Feedback {
     /// Arrays of `len` elements, with a zero residual.
     pub fn new(len: usize) -> Self {
-        Self::with_residual(len, vec![0.0; len], true)
+        Self::with_residual(len, array(len), true)
     }
 
     /// A working copy only, for methods that deliver everything.
@@ -37,7 +37,7 @@ impl Feedback {
     fn with_residual(len: usize, residual: Vec<f32>, keeps: bool) -> Self {
         Self {
             residual,
-            work: vec![0.0; len],
+            work: array(len),
             keeps,
             raised: false,
             level: Level::best(),
@@ -144,4 +144,11 @@ impl Feedback {
     pub(crate) fn restore(&mut self, residual: &[f32]) {
         self.residual.copy_from_slice(residual);
     }
+}
+
+/// A zero array that will be read and written all over.
+fn array(len: usize) -> Vec<f32> {
+    let mut array = vec![0.0; len];
+    spardl_kernels::prefer_huge_pages(&mut array);
+    array
 }

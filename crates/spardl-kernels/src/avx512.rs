@@ -222,25 +222,6 @@ pub(crate) fn take<const BF16: bool>(
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries) {
-    let most: usize = marks.iter().map(|bits| bits.count_ones() as usize).sum();
-    let mut sink = Sink::new(out, most);
-    for (word, (&bits, values)) in marks.iter().zip(window.as_chunks::<64>().0).enumerate() {
-        if bits == 0 {
-            continue;
-        }
-        for (part, register) in values.as_chunks::<WIDTH>().0.iter().enumerate() {
-            let mask = (bits >> (part * WIDTH)) as __mmask16;
-            let start = base + (word * 64 + part * WIDTH) as u32;
-            // SAFETY: the sink was made for every mark, and each is offered once.
-            unsafe { push(&mut sink, start, mask, load(register)) };
-        }
-    }
-    // SAFETY: `push` counts what it writes, which is one entry per mark.
-    unsafe { sink.finish() };
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries) {
     let (index_registers, index_tail) = indices.as_chunks::<WIDTH>();
     let (value_registers, value_tail) = values.as_chunks::<WIDTH>();
@@ -263,6 +244,28 @@ pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], 
     // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
     unsafe { sink.finish() };
     portable::marked(marks, base, index_tail, value_tail, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) {
+    let (registers, tail) = values.as_chunks::<WIDTH>();
+    let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
+    let lows = _mm512_set1_epi32(low as i32);
+    let span = _mm512_set1_epi32(high.wrapping_sub(low) as i32);
+    out.reserve(registers.len() * WIDTH + WIDTH);
+    let (mut len, end) = (out.len(), out.as_mut_ptr());
+    for register in registers {
+        let bits = _mm512_and_si512(_mm512_castps_si512(load(register)), magnitude);
+        let mask = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(bits, lows), span);
+        // SAFETY: room for every element and one register more was reserved, and `len` counts no more than the elements seen.
+        unsafe {
+            _mm512_storeu_epi32(end.add(len).cast(), _mm512_maskz_compress_epi32(mask, bits))
+        };
+        len += mask.count_ones() as usize;
+    }
+    // SAFETY: the stores above initialised everything up to `len`, which is within the capacity.
+    unsafe { out.set_len(len) };
+    portable::keys_between(tail, low, high, out);
 }
 
 /// The values as bf16 keeps them, as bits of f32.
@@ -341,6 +344,8 @@ macro_rules! recompiled {
 }
 
 recompiled! {
+    portable::count_at_least(values: &[f32], limit: u32) -> usize;
+    x86::compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries);
     portable::add_assign(a: &mut [f32], b: &[f32]);
     portable::all_finite(a: &[f32]) -> bool;
     portable::sum_of_squares(a: &[f32]) -> f64;

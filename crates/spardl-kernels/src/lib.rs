@@ -18,6 +18,7 @@
 
 mod entries;
 mod level;
+mod pages;
 mod portable;
 
 #[cfg(target_arch = "x86_64")]
@@ -29,6 +30,7 @@ mod x86;
 
 pub use entries::Entries;
 pub use level::Level;
+pub use pages::prefer_huge_pages;
 
 /// All bits of an f32 but the sign.
 const MAGNITUDE: u32 = 0x7fff_ffff;
@@ -180,6 +182,18 @@ pub fn take(
         dispatch!(level, take::<true>(indices, values, limit, out));
     } else {
         dispatch!(level, take::<false>(indices, values, limit, out));
+    }
+}
+
+/// How many values have magnitude bits (`bits & 0x7fff_ffff`) of at least `limit`.
+pub fn count_at_least(level: Level, values: &[f32], limit: u32) -> usize {
+    dispatch!(level, count_at_least(values, limit))
+}
+
+/// Appends the magnitude bits of the values for which they lie in `low..high`, in order.
+pub fn keys_between(level: Level, values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) {
+    if low < high {
+        dispatch!(level, keys_between(values, low, high, out));
     }
 }
 

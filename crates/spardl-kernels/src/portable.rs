@@ -72,6 +72,26 @@ pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entrie
 }
 
 #[inline(always)]
+pub(crate) fn count_at_least(values: &[f32], limit: u32) -> usize {
+    // Counted in u32 lanes: a wider sum would halve the lanes.
+    let count = |chunk: &[f32]| {
+        chunk
+            .iter()
+            .map(|value| u32::from(value.to_bits() & MAGNITUDE >= limit))
+            .sum::<u32>()
+    };
+    values
+        .chunks(CHUNK)
+        .map(|chunk| count(chunk) as usize)
+        .sum()
+}
+
+pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) {
+    let keys = values.iter().map(|value| value.to_bits() & MAGNITUDE);
+    out.extend(keys.filter(|key| (low..high).contains(key)));
+}
+
+#[inline(always)]
 pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries) {
     let mut end = out.len();
     out.indices.resize(end + indices.len(), 0);

@@ -128,3 +128,31 @@ pub(crate) fn scatter(dense: &mut [f32], indices: &[u32], values: &[f32]) {
         }
     }
 }
+
+/// Writes entries four at a time, whether a word has four marks or not: most have fewer, and a loop over the bits would guess its
+/// end wrong at every word. (Compressing all four registers of a word took longer.)
+#[inline(always)]
+pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries) {
+    let most: usize = marks.iter().map(|bits| bits.count_ones() as usize).sum();
+    let mut sink = Sink::new(out, most);
+    for (word, (&bits, values)) in marks.iter().zip(window.as_chunks::<64>().0).enumerate() {
+        let mut rest = bits;
+        while rest != 0 {
+            let (indices, slots) = sink.end();
+            let count = rest.count_ones().min(4);
+            for i in 0..4 {
+                // The mask keeps an empty rest, of 64 trailing zeros, inside; what is written then does not count.
+                let offset = rest.trailing_zeros() as usize & 63;
+                // SAFETY: a sink with room takes 16 elements at its end.
+                unsafe {
+                    *indices.add(i) = base + (word * 64 + offset) as u32;
+                    *slots.add(i) = values[offset];
+                }
+                rest &= rest.wrapping_sub(1);
+            }
+            sink.advance(count);
+        }
+    }
+    // SAFETY: the entries counted are the marks, which were all written.
+    unsafe { sink.finish() };
+}

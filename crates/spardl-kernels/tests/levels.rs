@@ -223,6 +223,26 @@ proptest! {
     }
 
     #[test]
+    fn keys_are_counted_and_found_alike_at_every_level(
+        (a, _, offset) in pairs(rarely_finite()),
+        low in prop_oneof![Just(0u32), any::<u32>(), Just(1f32.to_bits())],
+        span in prop_oneof![Just(0u32), any::<u32>(), Just(1 << 20)],
+    ) {
+        let values = &a[offset.min(a.len())..];
+        let high = low.saturating_add(span);
+        let keys = || values.iter().map(|v| v.to_bits() & 0x7fff_ffff);
+        let count = keys().filter(|&key| key >= low).count();
+        let found = keys().filter(|key| (low..high).contains(key));
+        let between: Vec<u32> = [7].into_iter().chain(found).collect();
+        for level in Level::available() {
+            prop_assert_eq!(count_at_least(level, values, low), count);
+            let mut out = vec![7];
+            keys_between(level, values, low, high, &mut out);
+            prop_assert_eq!(&out, &between);
+        }
+    }
+
+    #[test]
     fn add_assign_adds_at_every_level((a, b, offset) in pairs(finite())) {
         let (a, b) = (&a[offset..], &b[offset..]);
         let expected: Vec<f32> = a.iter().zip(b).map(|(a, b)| a + b).collect();

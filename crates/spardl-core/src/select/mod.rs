@@ -43,16 +43,19 @@ struct Overlay {
 struct Hint {
     /// The quota of the last selection; 0 before the first.
     quota: usize,
-    /// The magnitude that `spare` times the quota of the block's known entries reached then: the next floor.
-    floor: f32,
-    /// How many entries to aim for, as a multiple of the quota.
+    /// The smallest magnitude selected then.
+    level: f32,
+    /// The next floor is this part of `level`.
+    part: f32,
+    /// How many entries should reach the floor, as a multiple of the quota.
     spare: f32,
 }
 
 const FRESH: Hint = Hint {
     quota: 0,
-    floor: 0.0,
-    spare: 1.25,
+    level: 0.0,
+    part: 0.93,
+    spare: 1.2,
 };
 /// Where `spare` settles while predictions hold, and the most it grows to while they do not.
 const SPARE: (f32, f32) = (1.15, 3.0);
@@ -191,7 +194,7 @@ impl Selector {
             self.rescan(block, work, quota);
             limit = self.limit(block, quota);
         }
-        self.learn(block, quota);
+        self.learn(block, quota, limit);
         match limit {
             Some(Limit {
                 bits,
@@ -269,9 +272,9 @@ impl Selector {
             return 0.0;
         }
         let hint = self.hints[block];
-        let known = hint.quota > 0 && hint.floor > 0.0;
+        let known = hint.quota > 0 && hint.level > 0.0;
         if known && quota <= hint.quota + hint.quota / 16 + 1 && quota * 2 > hint.quota {
-            return hint.floor;
+            return hint.level * hint.part;
         }
         let residual = &feedback.residual()[range.clone()];
         let gradient = &gradient[range];
@@ -279,9 +282,9 @@ impl Selector {
     }
 
     fn limit(&mut self, block: usize, quota: usize) -> Option<Limit> {
-        let Overlay { entries, floor, .. } = &self.overlays[block];
-        self.ranks.count(&entries.values, *floor);
-        self.ranks.limit(&entries.values, quota)
+        let values = &self.overlays[block].entries.values;
+        self.ranks
+            .limit(self.kernels, values, quota, self.hints[block].level)
     }
 
     fn suffices(&mut self, block: usize, limit: Option<Limit>) -> bool {
@@ -292,18 +295,32 @@ impl Selector {
         enough
     }
 
-    /// Predicts the next floor: what `spare` times the quota of the entries just ranked reach, a little more for small quotas.
-    fn learn(&mut self, block: usize, quota: usize) {
+    /// Predicts the next floor, as a part of the limit: the part moves until about `spare` times the quota of the known entries
+    /// reach the floor, a few more when the quota is small.
+    fn learn(&mut self, block: usize, quota: usize, limit: Option<Limit>) {
+        let Overlay { entries, floor, .. } = &self.overlays[block];
         let hint = &mut self.hints[block];
-        let wanted = (quota as f32 * hint.spare + 3.0 * (quota as f32).sqrt()) as usize;
-        let known = self.overlays[block].entries.len();
         hint.quota = quota;
-        // When fewer are known than wanted, the floor just used was a little too high for that.
-        hint.floor = match self.ranks.roughly(wanted) {
-            reached if reached > 0.0 => reached,
-            _ if known > quota => self.overlays[block].floor * 0.97,
-            _ => 0.0,
+        hint.level = limit.map_or(0.0, |limit| f32::from_bits(limit.bits));
+        let wanted = (quota as f32 * hint.spare + 3.0 * (quota as f32).sqrt()) as usize;
+        let next = hint.level * hint.part;
+        let reached = if next > *floor {
+            spardl_kernels::count_at_least(self.kernels, &entries.values, magnitude(next))
+        } else {
+            // Below the floor not all entries are known, so what is known is too little to be wanted.
+            entries.len().min(wanted - 1)
         };
+        let step = if reached > wanted + wanted / 2 {
+            1.1
+        } else {
+            1.02
+        };
+        hint.part = if reached < wanted {
+            hint.part / 1.02
+        } else {
+            hint.part * step
+        };
+        hint.part = hint.part.clamp(0.25, 0.99);
     }
 
     fn rescan(&mut self, block: usize, work: &[f32], quota: usize) {

@@ -89,9 +89,12 @@ impl Window {
         for start in range.clone().step_by(LEN) {
             let end = (start + LEN).min(range.end);
             let entries = until(&list.indices, &mut at, end);
-            for &index in &finals[until(finals, &mut at_final, end)] {
+            while let Some(&index) = finals.get(at_final)
+                && (index as usize) < end
+            {
                 let slot = slot(index, start);
                 marks[slot / 64] |= 1 << (slot % 64);
+                at_final += 1;
             }
             let (indices, values) = (&list.indices[entries.clone()], &list.values[entries]);
             spardl_kernels::marked(kernels, &marks[..], start as u32, indices, values, out);
