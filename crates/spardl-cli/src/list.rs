@@ -55,13 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             rounds_max: *cost.rounds.end(),
             bytes_max: cost.bytes_max,
             conserves: laws.conserves,
-            support: match laws.support {
-                Support::K => "k",
-                Support::KPerWorker => "k P",
-                Support::FourK => "4 k",
-                Support::FourKPerWorker => "4 k P",
-                Support::Any => "n",
-            },
+            support: support_name(laws.support),
         });
     }
     match args.format {
@@ -69,6 +63,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             .iter()
             .try_for_each(|row| print(&(serde_json::to_string(row)? + "\n"))),
         Format::Text => print(&text(args, &rows)),
+    }
+}
+
+/// The most entries of an update, as a formula.
+pub(crate) const fn support_name(support: Support) -> &'static str {
+    match support {
+        Support::K => "k",
+        Support::KPerWorker => "k P",
+        Support::FourK => "4 k",
+        Support::FourKPerWorker => "4 k P",
+        Support::Any => "n",
     }
 }
 

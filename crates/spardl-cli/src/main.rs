@@ -4,7 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+mod ablation;
 mod bench;
+mod docs;
 mod explain;
 mod list;
 mod method;
@@ -39,6 +41,11 @@ enum Command {
     Explain(explain::Args),
     /// Measure methods side by side with in-process workers.
     Bench(Box<bench::Args>),
+    /// Answer one question about a method with a table: `spardl ablation list`.
+    Ablation(ablation::Args),
+    /// Print a page of docs/ that is made from the code.
+    #[command(hide = true)]
+    Docs(docs::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +53,8 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Ablation(args) => ablation::run(&args),
+        Command::Docs(args) => docs::run(&args),
     };
     output::exit_code(result)
 }

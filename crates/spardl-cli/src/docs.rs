@@ -1,0 +1,162 @@
+//! `spardl docs`: prints the pages of docs/ that are made from the registry and from the ablations.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use spardl_algos::Options;
+use spardl_algos::registry::{self, Entry};
+use spardl_core::{Algorithm, Layout, World};
+
+use crate::ablation;
+use crate::list::support_name;
+use crate::output::print;
+
+/// Which page to print.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    page: Page,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Page {
+    /// docs/algorithms.md, from the registry.
+    Algorithms,
+    /// docs/ablations.md, with the output of each command in it made anew.
+    Ablations {
+        /// The page as it is.
+        page: PathBuf,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.page {
+        Page::Algorithms => print(&algorithms()?),
+        Page::Ablations { page } => {
+            let text =
+                fs::read_to_string(page).with_context(|| format!("reading {}", page.display()))?;
+            print(&refreshed(&text)?)
+        }
+    }
+}
+
+/// Numbers of workers in the tables.
+const WORKERS: [u32; 4] = [4, 8, 14, 64];
+/// VGG-16 for CIFAR at density 0.01.
+const ELEMENTS: u32 = 14_728_266;
+const K: usize = 147_282;
+
+fn algorithms() -> anyhow::Result<String> {
+    let mut page = format!(
+        "# Methods\n\n\
+         Made from the registry: change the header of a method's file, then\n\
+         `cargo run --release -p spardl-cli -- docs algorithms > docs/algorithms.md`.\n\n\
+         Every method works for any number of workers P, any length n and any k, agrees bit for bit on all workers, and exists\n\
+         as `NAME-bf16` with bf16 values on the wire. The papers are cited by name: the SparDL, Ok-Topk and ExDyna papers and those\n\
+         that each method names. One word is 4 bytes; an entry is an index and a value.\n\n\
+         ## All methods\n\n\
+         Per worker and step, default options, n = {ELEMENTS}, k = {K} (density 0.01). *Rounds*: a range where the schedule depends on\n\
+         the data or the step. *MB at most*: what the busiest worker can send, headers included, with raw 32-bit indices; threshold methods\n\
+         rarely come near it, because it assumes that every worker lists its cap of 4k. *Entries*: the most the update can have. *Conserves*:\n\
+         inputs plus residuals equal update plus next residuals in every element.\n\n"
+    );
+    let columns = WORKERS.map(|p| format!("rounds, P = {p} | MB at most, P = {p}"));
+    writeln!(
+        page,
+        "| method | {} | entries | conserves | any P |\n| --- | {}--- | --- | --- |",
+        columns.join(" | "),
+        "---: | ".repeat(2 * WORKERS.len())
+    )?;
+    for entry in registry::METHODS {
+        let algorithm = entry.build(&Options::default())?;
+        let laws = algorithm.laws();
+        let costs = WORKERS.map(|p| cost(&*algorithm, p));
+        writeln!(
+            page,
+            "| [{0}](#{0}) | {1} | {2} | {3} | {4} |",
+            entry.name,
+            costs.join(" | "),
+            support_name(laws.support),
+            yes(laws.conserves),
+            yes(any_p(&*algorithm)),
+        )?;
+    }
+    page.push_str(
+        "\n## Formulas\n\n| method | rounds | bytes sent by a worker |\n| --- | --- | --- |\n",
+    );
+    for entry in registry::METHODS {
+        let (rounds, bytes) = formulas(&entry.explanation());
+        writeln!(page, "| [{0}](#{0}) | {rounds} | {bytes} |", entry.name)?;
+    }
+    for entry in registry::METHODS {
+        page.push_str(&section(entry)?);
+    }
+    Ok(page)
+}
+
+fn section(entry: &Entry) -> anyhow::Result<String> {
+    let mut text = format!("\n## {}\n\n{}", entry.name, entry.explanation());
+    if !entry.options.is_empty() {
+        text.push_str("\n| option | values and meaning |\n| --- | --- |\n");
+        for (name, meaning) in entry.options {
+            writeln!(text, "| `{name}` | {meaning} |")?;
+        }
+    }
+    let algorithm = entry.build(&Options::default())?;
+    if let Some(reason) = algorithm.loose_bound() {
+        writeln!(text, "\nThe bound on bytes is loose: {reason}.")?;
+    }
+    Ok(text)
+}
+
+fn cost(algorithm: &dyn Algorithm, workers: u32) -> String {
+    let cost = algorithm.cost(workers, ELEMENTS, K, 0);
+    let (least, most) = (cost.rounds.start(), cost.rounds.end());
+    let megabytes = cost.bytes_max as f64 / 1e6;
+    if least == most {
+        format!("{least} | {megabytes:.2}")
+    } else {
+        format!("{least}-{most} | {megabytes:.2}")
+    }
+}
+
+/// Does the method make a machine for every small number of workers?
+fn any_p(algorithm: &dyn Algorithm) -> bool {
+    let layout = Layout::flat(64);
+    let works = |world| algorithm.machine(world, &layout).is_ok();
+    (1..=33).all(|size| World::all(size).all(works))
+}
+
+fn yes(it_does: bool) -> &'static str {
+    if it_does { "yes" } else { "no" }
+}
+
+/// What the header of a method's file says after `Rounds:` and `Bytes:`, each on one line.
+fn formulas(explanation: &str) -> (String, String) {
+    let after = |word: &str| {
+        let (_, rest) = explanation.split_once(word).unwrap_or_default();
+        let end = [rest.find("\n\n"), rest.find("Bytes:")];
+        let end = end.into_iter().flatten().min().unwrap_or(rest.len());
+        let words: Vec<&str> = rest[..end].split_whitespace().collect();
+        words.join(" ").replace('|', "\\|")
+    };
+    (after("Rounds:"), after("Bytes:"))
+}
+
+/// The fence that begins the output of a command.
+const FENCE: &str = "```text\n$ spardl ablation ";
+
+/// The page with the output of its commands made anew.
+fn refreshed(page: &str) -> anyhow::Result<String> {
+    let mut parts = page.split(FENCE);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once('\n').context("a command without an end")?;
+        let (_, rest) = rest.split_once("```").context("an output without an end")?;
+        let output = ablation::text(name)?;
+        text += &format!("{FENCE}{name}\n{output}```{rest}");
+    }
+    Ok(text)
+}
