@@ -1,0 +1,54 @@
+//! The pages of docs/ say what the code says.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+fn page(name: &str) -> (PathBuf, String) {
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).join(name);
+    let text = std::fs::read_to_string(&path);
+    let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    (path, text)
+}
+
+fn spardl(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_spardl"))
+        .args(args)
+        .output()
+        .expect("the binary was built for this test");
+    assert!(output.status.success(), "{args:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn the_page_of_methods_is_what_the_registry_says() {
+    let (_, committed) = page("algorithms.md");
+    assert!(
+        committed == spardl(&["docs", "algorithms"]),
+        "docs/algorithms.md is stale; refresh it with\n  \
+         cargo run --release -p spardl-cli -- docs algorithms > docs/algorithms.md"
+    );
+}
+
+#[test]
+fn the_page_of_ablations_has_every_ablation_with_its_output() {
+    let (_, committed) = page("ablations.md");
+    for line in spardl(&["ablation", "list"]).lines() {
+        let name = line.split_whitespace().next().expect("a name");
+        let command = format!("```text\n$ spardl ablation {name}\n# ");
+        assert!(committed.contains(&command), "no output of {name}");
+    }
+}
+
+/// About a minute: `cargo test --release -p spardl-cli --test docs -- --ignored`.
+#[test]
+#[ignore = "runs all ablations at full size"]
+fn the_page_of_ablations_has_the_numbers_of_its_commands() {
+    let (path, committed) = page("ablations.md");
+    let made = spardl(&["docs", "ablations", &path.to_string_lossy()]);
+    assert!(
+        committed == made,
+        "docs/ablations.md is stale; refresh it with\n  \
+         cargo run --release -p spardl-cli -- docs ablations docs/ablations.md > /tmp/page && mv /tmp/page docs/ablations.md\n\
+         and see whether its sentences still hold"
+    );
+}
