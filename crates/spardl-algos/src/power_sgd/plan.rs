@@ -113,7 +113,7 @@ mod tests {
         let layout = Layout::new([("flat", vec![LONG]), ("bias", vec![LONG - 1])]).unwrap();
         let plan = Plan::new(&layout, 1);
         assert_eq!((plan.matrices[0].rows, plan.matrices[0].cols), (256, 256));
-        assert_eq!(plan.dense, [LONG..2 * LONG - 1]);
+        assert_eq!(plan.dense, std::slice::from_ref(&(LONG..2 * LONG - 1)));
     }
 
     #[test]
