@@ -26,7 +26,7 @@ pub(super) fn preamble(args: &Args, recorded: Option<&Recorded>) -> String {
     };
     let command: Vec<String> = std::env::args().skip(1).collect();
     format!(
-        "# spardl {} ({})\n# {place}; {} iterations after {} of warm-up; {}\n# gradients: {gradients}\n\
+        "# spardl {} ({})\n# {place}; {} iterations after {} of warm-up\n# machine: {}\n# gradients: {gradients}\n\
          # times in ms, bandwidths in GB/s; spardl bench --help says what the columns mean\n",
         command.join(" "),
         env!("CARGO_PKG_VERSION"),
