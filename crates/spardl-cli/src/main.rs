@@ -7,7 +7,10 @@
 mod ablation;
 mod bench;
 mod docs;
+mod doctor;
 mod explain;
+mod job;
+mod launch;
 mod list;
 mod method;
 mod output;
@@ -39,8 +42,10 @@ enum Command {
     List(list::Args),
     /// Explain a method: the idea, a worked example, cost, options, differences from the authors' code.
     Explain(explain::Args),
-    /// Measure methods side by side with in-process workers.
+    /// Measure methods side by side, with workers as threads or as ranks of an MPI job.
     Bench(Box<bench::Args>),
+    /// Say what spardl finds here: launcher, MPI, ranks, hosts, cores, links; and what looks wrong.
+    Doctor(doctor::Args),
     /// Answer one question about a method with a table: `spardl ablation list`.
     Ablation(ablation::Args),
     /// Print a page of docs/ that is made from the code.
@@ -53,6 +58,7 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Ablation(args) => ablation::run(&args),
         Command::Docs(args) => docs::run(&args),
     };

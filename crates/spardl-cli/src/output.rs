@@ -17,6 +17,18 @@ impl std::fmt::Display for BadRequest {
 
 impl std::error::Error for BadRequest {}
 
+/// An error that the user was told already, or is told by another rank; only the exit code is left.
+#[derive(Debug)]
+pub(crate) struct Said(pub(crate) u8);
+
+impl std::fmt::Display for Said {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an error that was said before")
+    }
+}
+
+impl std::error::Error for Said {}
+
 /// An error that says what was asked wrongly.
 pub(crate) fn bad_request(message: impl ToString) -> anyhow::Error {
     BadRequest(message.to_string()).into()
@@ -31,7 +43,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
         .context("writing to stdout")
 }
 
-/// Tells the user what went wrong, on one line, and picks the exit code.
+/// Tells the user what went wrong and picks the exit code.
 pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
@@ -44,12 +56,20 @@ pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     if error.chain().any(broken_pipe) {
         return ExitCode::SUCCESS;
     }
+    ExitCode::from(complain(&error, ""))
+}
+
+/// Tells the user what went wrong, on one line behind `place`, unless that was done; returns the exit code.
+pub(crate) fn complain(error: &anyhow::Error, place: &str) -> u8 {
+    if let Some(Said(code)) = error.downcast_ref() {
+        return *code;
+    }
     let line = format!("{error:#}").replace('\n', " ");
     // Nothing can be done when stderr is gone too.
-    let _ = writeln!(io::stderr(), "spardl: {line}");
-    ExitCode::from(if error.downcast_ref::<BadRequest>().is_some() {
+    let _ = writeln!(io::stderr(), "spardl: {place}{line}");
+    if error.downcast_ref::<BadRequest>().is_some() {
         2
     } else {
         1
-    })
+    }
 }

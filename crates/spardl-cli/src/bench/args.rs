@@ -5,18 +5,20 @@ use std::path::PathBuf;
 use spardl_core::Layout;
 use spardl_sim::gradient::Distribution;
 
-use crate::method::{MethodArgs, names};
+use crate::launch::TransportChoice;
+use crate::method::MethodArgs;
 use crate::output::bad_request;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  spardl bench --workers 8 --elements 14728266 --density 0.01 --methods dense,dense-bf16,spardl",
+    after_help = "Examples:\n  spardl bench --workers 8 --elements 14728266 --density 0.01 --methods dense,dense-bf16,spardl\n  \
+        mpiexec -n 4 spardl bench --elements 14728266 --methods mpi-allreduce,dense,spardl",
     after_long_help = COLUMNS
 )]
 pub(crate) struct Args {
-    /// Numbers of workers, comma-separated.
-    #[arg(long, default_value = "4", value_delimiter = ',', value_name = "P,..", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    /// Numbers of workers, comma-separated [default: 4; with MPI the number of ranks].
+    #[arg(long, value_delimiter = ',', value_name = "P,..", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) workers: Vec<u32>,
     /// Lengths of the gradient, comma-separated.
     #[arg(
@@ -34,7 +36,7 @@ pub(crate) struct Args {
         value_name = "D,.."
     )]
     pub(super) density: Vec<f64>,
-    /// Methods, comma-separated, or all.
+    /// Methods, comma-separated, or all. With MPI also mpi-allreduce: MPI_Allreduce itself, f32.
     #[arg(
         long,
         visible_alias = "method",
@@ -70,6 +72,12 @@ pub(crate) struct Args {
     /// Seconds until a worker that waits for another gives up.
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     pub(super) deadline: f64,
+    /// What moves the rounds. Under mpiexec or srun, auto is MPI: rank 0 prints, and the local work and the check on integers are left out.
+    #[arg(long, default_value = "auto")]
+    pub(super) transport: TransportChoice,
+    /// Write what each rank does to DIR/rank-N.log, with the time of every iteration.
+    #[arg(long, value_name = "DIR")]
+    pub(super) log_dir: Option<PathBuf>,
     /// How to print: tables, one JSON object per line and method, or CSV with a line of names.
     #[arg(long, default_value = "text")]
     pub(super) format: Format,
@@ -86,6 +94,9 @@ pub(super) enum Format {
     Json,
     Csv,
 }
+
+/// The row of the engine's own dense sum.
+pub(super) const MPI_ALLREDUCE: &str = "mpi-allreduce";
 
 const COLUMNS: &str = "\
 Columns of the text (names in JSON and CSV where they differ):
@@ -114,7 +125,9 @@ Columns of the text (names in JSON and CSV where they differ):
                of the same length, one thread, CPU time, same run (local_ratio, stream_ms)
   rescans      blocks per worker and step whose candidates did not suffice
   agreed       every worker had the same bits in every iteration
-  conserved    nothing was lost: inputs = update + residuals, with == on integers in extra steps";
+  conserved    nothing was lost: inputs = update + residuals, with == on integers in extra steps
+Not measured (- or null) with MPI: #wrong, error, local, conserved; MPI_Allreduce does not tell
+what it sends.";
 
 /// Refuses what cannot be run, before anything is.
 pub(super) fn check(args: &Args) -> anyhow::Result<()> {
@@ -132,10 +145,15 @@ pub(super) fn check(args: &Args) -> anyhow::Result<()> {
             "the deadline must be a positive number of seconds",
         ));
     }
+    Ok(())
+}
+
+/// Refuses methods that cannot run with that many workers.
+pub(super) fn check_methods(args: &Args, names: &[String]) -> anyhow::Result<()> {
     for &workers in &args.workers {
-        for name in names(&args.methods)? {
+        for name in names.iter().filter(|name| *name != MPI_ALLREDUCE) {
             let world = spardl_core::World::new(0, workers)?;
-            let algorithm = args.method.build(&name)?;
+            let algorithm = args.method.build(name)?;
             algorithm
                 .machine(world, &Layout::flat(1))
                 .map_err(bad_request)?;

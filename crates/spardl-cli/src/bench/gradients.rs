@@ -15,6 +15,8 @@ pub(super) const SAMPLES: u32 = 4;
 pub(super) struct Gradients<'a> {
     samples: Cow<'a, [Vec<f32>]>,
     workers: usize,
+    /// The only worker whose gradients are here.
+    only: Option<usize>,
 }
 
 impl<'a> Gradients<'a> {
@@ -23,11 +25,12 @@ impl<'a> Gradients<'a> {
         Self {
             samples: Cow::Borrowed(samples),
             workers: workers as usize,
+            only: None,
         }
     }
 
-    /// Synthetic gradients as the arguments say, made on all cores.
-    pub(super) fn synthetic(args: &Args, workers: u32, elements: u32) -> Self {
+    /// Synthetic gradients of all workers or of `only` one, the same ones either way, made on all cores.
+    pub(super) fn synthetic(args: &Args, workers: u32, only: Option<u32>, elements: u32) -> Self {
         let Args {
             distribution,
             correlation,
@@ -39,7 +42,9 @@ impl<'a> Gradients<'a> {
             correlation,
             seed,
         };
-        let mut samples = vec![vec![0.0; elements as usize]; (SAMPLES * workers) as usize];
+        let first = only.unwrap_or(0);
+        let made = if only.is_some() { 1 } else { workers };
+        let mut samples = vec![vec![0.0; elements as usize]; (SAMPLES * made) as usize];
         let mut jobs: Vec<(u32, &mut Vec<f32>)> = (0..).zip(&mut samples).collect();
         let cores = thread::available_parallelism().map_or(1, Into::into);
         thread::scope(|scope| {
@@ -49,7 +54,7 @@ impl<'a> Gradients<'a> {
                 let mine = std::mem::replace(&mut jobs, rest);
                 scope.spawn(move || {
                     for (at, out) in mine {
-                        family.fill(at % workers, at / workers, out);
+                        family.fill(first + at % made, at / made, out);
                     }
                 });
             }
@@ -57,12 +62,22 @@ impl<'a> Gradients<'a> {
         Self {
             samples: Cow::Owned(samples),
             workers: workers as usize,
+            only: only.map(|worker| worker as usize),
         }
     }
 
     /// The gradient of `worker` in `step`.
     pub(super) fn of(&self, worker: usize, step: u64) -> &[f32] {
-        let at = step * self.workers as u64 + worker as u64;
+        let at = match self.only {
+            Some(only) => {
+                assert_eq!(
+                    worker, only,
+                    "only the gradients of worker {only} were made"
+                );
+                step
+            }
+            None => step * self.workers as u64 + worker as u64,
+        };
         &self.samples[(at % self.samples.len() as u64) as usize]
     }
 
@@ -76,7 +91,21 @@ impl<'a> Gradients<'a> {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args as _, FromArgMatches};
+
     use super::*;
+
+    #[test]
+    fn a_worker_alone_has_the_gradients_it_has_among_others() {
+        let command = Args::augment_args(clap::Command::new("bench"));
+        let matches = command.get_matches_from(["bench", "--seed", "7"]);
+        let args = Args::from_arg_matches(&matches).expect("arguments");
+        let all = Gradients::synthetic(&args, 3, None, 50);
+        let only = Gradients::synthetic(&args, 3, Some(2), 50);
+        for step in 0..9 {
+            assert_eq!(all.of(2, step), only.of(2, step));
+        }
+    }
 
     #[test]
     fn recorded_samples_are_dealt_in_turn() {

@@ -5,6 +5,8 @@ mod args;
 mod gradients;
 mod local;
 mod memory;
+mod over_mpi;
+mod plan;
 mod progress;
 mod quality;
 mod recorded;
@@ -15,19 +17,20 @@ mod workers;
 
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use spardl_core::{Algorithm, Layout};
-use spardl_sim::gradient::layers;
 
 pub(crate) use args::Args;
 
-use crate::method::names;
+use crate::job::Job;
+use crate::launch;
 use crate::output::{bad_request, print};
 use args::Format;
-use gradients::{Gradients, SAMPLES};
+use gradients::Gradients;
+use over_mpi::agree;
+use plan::Plan;
 use progress::Progress;
-use recorded::Recorded;
-use row::Row;
+use row::{Found, Row};
 
 /// One point of the sweep: everything that all methods share.
 #[derive(Debug)]
@@ -38,44 +41,50 @@ struct Case<'a> {
     density: f64,
     k: usize,
     deadline: Duration,
+    transport: &'static str,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    args::check(args)?;
-    let names = names(&args.methods)?;
-    let algorithms: Vec<(String, Box<dyn Algorithm>)> = names
-        .iter()
-        .map(|name| Ok((name.clone(), args.method.build(name)?)))
-        .collect::<anyhow::Result<_>>()?;
-    let recorded = args.gradients.as_deref().map(recorded::read).transpose()?;
-    let layouts: Vec<Layout> = match &recorded {
-        Some(recorded) => vec![recorded.layout.clone()],
-        None => args
-            .elements
-            .iter()
-            .map(|&len| layers(len))
-            .collect::<Result<_, _>>()?,
+    let Some(mut job) = launch::connect(args.transport)? else {
+        return bench(&Plan::new(args, None)?, None);
     };
-    // Recorded samples are in memory already.
-    let samples = if recorded.is_some() { 0 } else { SAMPLES };
-    for layout in &layouts {
-        for &workers in &args.workers {
-            memory::check(workers, layout.len(), samples)?;
-        }
-    }
-    let cases = args.workers.len() * layouts.len() * args.density.len();
-    let progress = Progress::new((cases * names.len()) as u64);
-    if args.format == Format::Text {
-        print(&table::preamble(args, recorded.as_ref()))?;
+    let plan = Plan::new(args, Some(job.world()));
+    let claim = plan.as_ref().map(Plan::settings);
+    let claim = claim.map_err(|error| anyhow!("{error:#}"));
+    let result = agree(&mut job, claim).and_then(|()| bench(&plan?, Some(&mut job)));
+    job.conclude(result)
+}
+
+fn bench(plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
+    let args = &plan.args;
+    let cases = args.workers.len() * plan.layouts.len() * args.density.len();
+    let world = job.as_ref().map(|job| job.world());
+    let rank = world.map(|world| world.rank().get());
+    let prints = rank.unwrap_or(0) == 0;
+    let progress = Progress::new((cases * plan.methods.len()) as u64, prints)
+        .with_log(args.log_dir.as_deref(), rank.unwrap_or(0))?;
+    if args.format == Format::Text && prints {
+        let place = match world {
+            Some(world) => format!("workers as {} ranks of an MPI job", world.size()),
+            None => "workers as threads of one process".to_owned(),
+        };
+        print(&table::preamble(args, plan.recorded.as_ref(), &place))?;
     }
     let mut printed = false;
-    for layout in &layouts {
+    for layout in &plan.layouts {
         for &workers in &args.workers {
             progress.say(format!("gradients for {workers} workers"));
-            let gradients = gradients(args, recorded.as_ref(), workers, layout.len());
+            let gradients = match &plan.recorded {
+                Some(recorded) => Gradients::recorded(&recorded.samples, workers),
+                None => Gradients::synthetic(args, workers, rank, layout.len()),
+            };
             for &density in &args.density {
-                let case = Case::new(args, workers, layout, density)?;
-                let rows = run_case(&case, &algorithms, &gradients, &progress)?;
+                let case = Case::new(args, workers, layout, density, rank.is_some())?;
+                let result = run_case(&case, plan, &gradients, job.as_deref_mut(), &progress);
+                let rows = result.inspect_err(|error| progress.note(&format!("{error:#}")))?;
+                if !prints {
+                    continue;
+                }
                 let text = match args.format {
                     Format::Text => table::rows(&case, &rows),
                     Format::Json => json(&rows)?,
@@ -89,20 +98,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn gradients<'a>(
-    args: &Args,
-    recorded: Option<&'a Recorded>,
-    workers: u32,
-    len: u32,
-) -> Gradients<'a> {
-    match recorded {
-        Some(recorded) => Gradients::recorded(&recorded.samples, workers),
-        None => Gradients::synthetic(args, workers, len),
-    }
-}
-
 impl<'a> Case<'a> {
-    fn new(args: &'a Args, workers: u32, layout: &Layout, density: f64) -> anyhow::Result<Self> {
+    fn new(
+        args: &'a Args,
+        workers: u32,
+        layout: &Layout,
+        density: f64,
+        over_mpi: bool,
+    ) -> anyhow::Result<Self> {
         Ok(Self {
             args,
             workers,
@@ -110,18 +113,20 @@ impl<'a> Case<'a> {
             density,
             k: (density * f64::from(layout.len())) as usize,
             deadline: Duration::try_from_secs_f64(args.deadline).map_err(bad_request)?,
+            transport: if over_mpi { "mpi" } else { "threads" },
         })
     }
 }
 
 fn run_case(
     case: &Case<'_>,
-    algorithms: &[(String, Box<dyn Algorithm>)],
+    plan: &Plan,
     gradients: &Gradients<'_>,
+    mut job: Option<&mut Job>,
     progress: &Progress,
 ) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (name, algorithm) in algorithms {
+    for (name, algorithm) in &plan.methods {
         let say = |what: &str| {
             let (workers, len) = (case.workers, case.layout.len());
             progress.say(format!(
@@ -129,32 +134,51 @@ fn run_case(
                 case.density
             ));
         };
-        let run = || -> anyhow::Result<Row> {
-            say("local work");
-            let local = local::measure(case, &**algorithm, gradients)?;
-            say("workers");
-            let timed = if case.args.local {
-                None
-            } else {
-                Some(workers::measure(case, &**algorithm, gradients)?)
-            };
-            say("check");
-            let quality = quality::measure(case, &**algorithm)?;
-            let description = algorithm.describe();
-            Ok(Row::new(
-                case,
-                name,
-                description,
-                &local,
-                timed.as_ref(),
-                &quality,
-            ))
+        let algorithm = algorithm.as_deref();
+        let found = match (job.as_deref_mut(), algorithm) {
+            (Some(job), _) => {
+                say("ranks");
+                over_mpi::measure(case, algorithm, gradients, job, progress).map(|timed| Found {
+                    local: None,
+                    timed: Some(timed),
+                    quality: None,
+                })
+            }
+            (None, Some(algorithm)) => in_process(case, algorithm, gradients, say),
+            (None, None) => unreachable!("the plan has MPI's own sum only for MPI jobs"),
         };
-        rows.push(run().with_context(|| format!("{name} with {} workers", case.workers))?);
+        let found = found.with_context(|| format!("{name} with {} workers", case.workers))?;
+        let description =
+            algorithm.map_or_else(|| "MPI_Allreduce, f32".to_owned(), Algorithm::describe);
+        rows.push(Row::new(case, name, description, &found));
         progress.done();
     }
     row::compare_with_dense(&mut rows);
     Ok(rows)
+}
+
+/// All parts of the measurement with workers as threads.
+fn in_process(
+    case: &Case<'_>,
+    algorithm: &dyn Algorithm,
+    gradients: &Gradients<'_>,
+    say: impl Fn(&str),
+) -> anyhow::Result<Found> {
+    say("local work");
+    let local = local::measure(case, algorithm, gradients)?;
+    say("workers");
+    let timed = if case.args.local {
+        None
+    } else {
+        Some(workers::measure(case, algorithm, gradients)?)
+    };
+    say("check");
+    let quality = quality::measure(case, algorithm)?;
+    Ok(Found {
+        local: Some(local),
+        timed,
+        quality: Some(quality),
+    })
 }
 
 fn json(rows: &[Row]) -> anyhow::Result<String> {

@@ -1,7 +1,11 @@
 //! A bar on stderr for those who wait.
 
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// The bar appears after this time.
@@ -12,23 +16,47 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) struct Progress {
     bar: ProgressBar,
     since: Instant,
+    shown: bool,
+    log: Option<File>,
 }
 
 impl Progress {
-    pub(super) fn new(total: u64) -> Self {
+    /// A bar to `total` rows; only one rank of a job has it `shown`.
+    pub(super) fn new(total: u64, shown: bool) -> Self {
         let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {elapsed} {wide_msg}");
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden())
             .with_style(style.expect("a valid template"));
         Self {
             bar,
             since: Instant::now(),
+            shown,
+            log: None,
+        }
+    }
+
+    /// Also writes everything to `rank-N.log` in that directory.
+    pub(super) fn with_log(mut self, directory: Option<&Path>, rank: u32) -> anyhow::Result<Self> {
+        if let Some(directory) = directory {
+            let path = directory.join(format!("rank-{rank}.log"));
+            let file = fs::create_dir_all(directory).and_then(|()| File::create(&path));
+            self.log = Some(file.with_context(|| format!("writing {}", path.display()))?);
+        }
+        Ok(self)
+    }
+
+    /// Writes a line to the log only.
+    pub(super) fn note(&self, line: &str) {
+        if let Some(mut log) = self.log.as_ref() {
+            // A full disk should not end the run.
+            let _ = writeln!(log, "{:9.3} s  {line}", self.since.elapsed().as_secs_f64());
         }
     }
 
     /// What is done now.
     pub(super) fn say(&self, message: String) {
+        self.note(&message);
         self.bar.set_message(message);
-        if self.bar.is_hidden() && self.since.elapsed() >= PATIENCE {
+        if self.shown && self.bar.is_hidden() && self.since.elapsed() >= PATIENCE {
             // Stays hidden where stderr is not a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             if !self.bar.is_hidden() {

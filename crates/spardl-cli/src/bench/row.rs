@@ -4,6 +4,7 @@ use serde::Serialize;
 use spardl_core::ValueType;
 
 use super::Case;
+use super::args::MPI_ALLREDUCE;
 use super::local::Local;
 use super::quality::Quality;
 use super::workers::Timed;
@@ -25,6 +26,7 @@ pub(super) struct Row {
     pub(super) iterations: u32,
     pub(super) warmup: u32,
     pub(super) local: bool,
+    pub(super) transport: &'static str,
     pub(super) time_ms: f64,
     pub(super) time_p10_ms: f64,
     pub(super) time_p90_ms: f64,
@@ -33,39 +35,50 @@ pub(super) struct Row {
     pub(super) merge_ms: f64,
     pub(super) algbw_gbs: Option<f64>,
     pub(super) eff_busbw_gbs: Option<f64>,
-    pub(super) wire_bytes: u64,
-    pub(super) entries_sent: u64,
+    pub(super) wire_bytes: Option<u64>,
+    pub(super) entries_sent: Option<u64>,
     pub(super) bytes_per_entry: Option<f64>,
     pub(super) bits_per_entry: Option<f64>,
-    pub(super) rounds: u32,
+    pub(super) rounds: Option<u32>,
     pub(super) nnz: u64,
     pub(super) density_achieved: f64,
     pub(super) relative_error: Option<f64>,
-    pub(super) rescans: f64,
-    pub(super) stream_ms: f64,
-    pub(super) local_ratio: f64,
+    pub(super) rescans: Option<f64>,
+    pub(super) stream_ms: Option<f64>,
+    pub(super) local_ratio: Option<f64>,
     pub(super) speedup_dense_f32: Option<f64>,
     pub(super) speedup_dense_bf16: Option<f64>,
     pub(super) agreed: bool,
-    pub(super) conserved: bool,
-    pub(super) wrong: u64,
+    pub(super) conserved: Option<bool>,
+    pub(super) wrong: Option<u64>,
+}
+
+/// What the parts of the measurement found; with MPI only the timed run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) local: Option<Local>,
+    pub(super) timed: Option<Timed>,
+    pub(super) quality: Option<Quality>,
 }
 
 impl Row {
-    pub(super) fn new(
-        case: &Case<'_>,
-        name: &str,
-        configuration: String,
-        local: &Local,
-        timed: Option<&Timed>,
-        quality: &Quality,
-    ) -> Self {
+    pub(super) fn new(case: &Case<'_>, name: &str, configuration: String, found: &Found) -> Self {
         let args = case.args;
-        let bf16 = name.ends_with("-bf16") || args.method.value_type == ValueType::Bf16;
-        let [local_ms, local_p10, local_p90] = local.slowest_ms;
-        let nnz = timed.map_or(local.nnz, |t| t.nnz);
-        let sent = timed.map_or(local.sent, |t| t.sent);
-        let bytes_per_entry = (sent.entries >= 1.0).then(|| sent.bytes / sent.entries);
+        let bf16 = name.ends_with("-bf16")
+            || (args.method.value_type == ValueType::Bf16 && name != MPI_ALLREDUCE);
+        let Found {
+            local,
+            timed,
+            quality,
+        } = found;
+        let (local, timed) = (local.as_ref(), timed.as_ref());
+        let time = |timed_ms: fn(&Timed) -> f64, local_ms: fn(&Local) -> f64| {
+            timed.map(timed_ms).or(local.map(local_ms)).unwrap_or(0.0)
+        };
+        let nnz = time(|t| t.nnz, |l| l.nnz);
+        let sent = timed.map_or(local.map(|l| l.sent), |t| t.sent);
+        let bytes_per_entry =
+            sent.and_then(|sent| (sent.entries >= 1.0).then(|| sent.bytes / sent.entries));
         let elements = case.layout.len();
         let size_bytes = 4 * u64::from(elements);
         // Local work alone moves nothing.
@@ -90,30 +103,31 @@ impl Row {
             iterations: args.iterations,
             warmup: args.warmup,
             local: args.local,
-            time_ms: timed.map_or(local_ms, |t| t.time_ms),
-            time_p10_ms: timed.map_or(local_p10, |t| t.p10_ms),
-            time_p90_ms: timed.map_or(local_p90, |t| t.p90_ms),
-            select_ms: timed.map_or(local.select_ms, |t| t.select_ms),
-            exchange_ms: timed.map_or(0.0, |t| t.exchange_ms),
-            merge_ms: timed.map_or(local.merge_ms, |t| t.merge_ms),
+            transport: case.transport,
+            time_ms: time(|t| t.time_ms, |l| l.slowest_ms[0]),
+            time_p10_ms: time(|t| t.p10_ms, |l| l.slowest_ms[1]),
+            time_p90_ms: time(|t| t.p90_ms, |l| l.slowest_ms[2]),
+            select_ms: time(|t| t.select_ms, |l| l.select_ms),
+            exchange_ms: time(|t| t.exchange_ms, |_| 0.0),
+            merge_ms: time(|t| t.merge_ms, |l| l.merge_ms),
             algbw_gbs,
             eff_busbw_gbs: algbw_gbs.map(|algbw| algbw * bus_factor),
-            wire_bytes: sent.bytes.round() as u64,
-            entries_sent: sent.entries.round() as u64,
+            wire_bytes: sent.map(|sent| sent.bytes.round() as u64),
+            entries_sent: sent.map(|sent| sent.entries.round() as u64),
             bytes_per_entry,
             bits_per_entry: bytes_per_entry.map(|bytes| 8.0 * bytes),
-            rounds: local.rounds,
+            rounds: local.map(|l| l.rounds).or(timed.and_then(|t| t.rounds)),
             nnz: nnz.round() as u64,
             density_achieved: nnz / f64::from(elements).max(1.0),
-            relative_error: local.relative_error,
-            rescans: local.rescans,
-            stream_ms: local.stream_ms,
-            local_ratio: local.ratio,
+            relative_error: local.and_then(|l| l.relative_error),
+            rescans: local.map(|l| l.rescans).or(timed.and_then(|t| t.rescans)),
+            stream_ms: local.map(|l| l.stream_ms),
+            local_ratio: local.map(|l| l.ratio),
             speedup_dense_f32: None,
             speedup_dense_bf16: None,
-            agreed: quality.agreed && timed.is_none_or(|t| t.disagreements == 0),
-            conserved: quality.conserved,
-            wrong: quality.wrong,
+            agreed: quality.is_none_or(|q| q.agreed) && timed.is_none_or(|t| t.disagreements == 0),
+            conserved: quality.map(|q| q.conserved),
+            wrong: quality.map(|q| q.wrong),
         }
     }
 }
@@ -140,7 +154,8 @@ impl Sent {
 pub(super) fn compare_with_dense(rows: &mut [Row]) {
     let fastest = |value_type: &str| {
         let dense = rows.iter().filter(|row| {
-            row.method.starts_with("dense") && row.value_type == value_type && !row.local
+            let dense = row.method.starts_with("dense") || row.method == MPI_ALLREDUCE;
+            dense && row.value_type == value_type && !row.local
         });
         dense.map(|row| row.time_ms).min_by(f64::total_cmp)
     };

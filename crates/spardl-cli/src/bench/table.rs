@@ -9,11 +9,11 @@ use super::row::Row;
 use super::{Args, Case};
 
 /// What was run, where, and how to read it.
-pub(super) fn preamble(args: &Args, recorded: Option<&Recorded>) -> String {
+pub(super) fn preamble(args: &Args, recorded: Option<&Recorded>, place: &str) -> String {
     let place = if args.local {
         "workers one after another on one thread, local work only"
     } else {
-        "workers as threads of one process"
+        place
     };
     let gradients = match (recorded, &args.gradients) {
         (Some(recorded), Some(path)) => {
@@ -75,31 +75,29 @@ const TIMES: [Column; 11] = [
     column("eff_busbw", |row| maybe(row.eff_busbw_gbs)),
     column("vs_f32", |row| maybe(row.speedup_dense_f32)),
     column("vs_bf16", |row| maybe(row.speedup_dense_bf16)),
-    column("#wrong", |row| row.wrong.to_string()),
+    column("#wrong", |row| whole(row.wrong)),
 ];
 
 const RESULTS: [Column; 10] = [
     column("density", |row| number(row.density_achieved)),
     column("nnz", |row| row.nnz.to_string()),
-    column("wire", |row| row.wire_bytes.to_string()),
+    column("wire", |row| whole(row.wire_bytes)),
     column("bits", |row| maybe(row.bits_per_entry)),
-    column("rounds", |row| row.rounds.to_string()),
+    column("rounds", |row| whole(row.rounds)),
     column("error", |row| maybe(row.relative_error)),
-    column("local", |row| number(row.local_ratio)),
-    column("rescans", |row| number(row.rescans)),
-    column("agreed", |row| yes_or_no(row.agreed)),
+    column("local", |row| maybe(row.local_ratio)),
+    column("rescans", |row| maybe(row.rescans)),
+    column("agreed", |row| yes_or_no(Some(row.agreed))),
     column("conserved", |row| yes_or_no(row.conserved)),
 ];
 
 /// The rows of one case.
 pub(super) fn rows(case: &Case<'_>, rows: &[Row]) -> String {
-    let stream = rows.first().map_or(0.0, |row| row.stream_ms);
+    let stream = rows.first().and_then(|row| row.stream_ms);
+    let stream = stream.map_or_else(String::new, |ms| format!("; plain loop {} ms", number(ms)));
     let heading = format!(
-        "\n# P = {}, density {} (k = {}); plain loop {} ms\n",
-        case.workers,
-        case.density,
-        case.k,
-        number(stream)
+        "\n# P = {}, density {} (k = {}){stream}\n",
+        case.workers, case.density, case.k
     );
     let times = [&SIZE, &COUNT, &METHOD].into_iter().chain(&TIMES);
     if case.args.wide {
@@ -156,8 +154,17 @@ fn maybe(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), number)
 }
 
-fn yes_or_no(value: bool) -> String {
-    if value { "yes" } else { "no" }.to_owned()
+fn whole(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn yes_or_no(value: Option<bool>) -> String {
+    match value {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "-",
+    }
+    .to_owned()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! The timed run: one thread per worker over the in-process transport.
+//! The timed run: the loop of one worker over any transport, and one thread per worker over the in-process one.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use serde::{Deserialize, Serialize};
 use spardl_algos::Dense;
 use spardl_core::{Algorithm, Collective, Input, Layout, Outcome, Update};
 use spardl_drive::{BucketId, Counts, DriveError, Driver, Transport, run_workers};
@@ -27,8 +28,12 @@ pub(super) struct Timed {
     pub(super) exchange_ms: f64,
     /// Median time in `resume`, mean over workers.
     pub(super) merge_ms: f64,
-    /// What the busiest worker sends.
-    pub(super) sent: Sent,
+    /// What the busiest worker sends; unknown for MPI's own sum.
+    pub(super) sent: Option<Sent>,
+    /// Rounds of a step; unknown for MPI's own sum.
+    pub(super) rounds: Option<u32>,
+    /// Blocks scanned again, per worker and step; unknown for MPI's own sum.
+    pub(super) rescans: Option<f64>,
     /// Entries of the update, mean over iterations.
     pub(super) nnz: f64,
     /// Iterations in which some worker's update differed in a bit.
@@ -36,13 +41,57 @@ pub(super) struct Timed {
 }
 
 /// One timed iteration of one worker.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    wall_ms: f64,
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Sample {
+    pub(super) wall_ms: f64,
     waited_ms: f64,
-    counts: Counts,
+    select_ms: f64,
+    merge_ms: f64,
+    traffic: Option<Traffic>,
     hash: [u8; 32],
     nnz: usize,
+}
+
+/// What one worker sent in one step.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Traffic {
+    bytes: u64,
+    entries: u64,
+    rounds: u32,
+    rescans: u64,
+}
+
+impl Sample {
+    /// A step of MPI's own sum, which does not tell what it does.
+    pub(super) fn opaque(wall_ms: f64, result: &[f32]) -> Self {
+        Self {
+            wall_ms,
+            waited_ms: wall_ms,
+            select_ms: 0.0,
+            merge_ms: 0.0,
+            traffic: None,
+            hash: hash(Update::Dense(result)),
+            nnz: result.len(),
+        }
+    }
+
+    fn new(wall_ms: f64, waited: Duration, counts: &Counts, update: Update<'_>) -> Self {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        Self {
+            wall_ms,
+            waited_ms: ms(waited),
+            select_ms: ms(counts.select),
+            merge_ms: ms(counts.merge),
+            traffic: Some(Traffic {
+                bytes: counts.bytes_sent,
+                entries: counts.tally.entries_sent,
+                rounds: counts.rounds,
+                rescans: counts.tally.rescans,
+            }),
+            hash: hash(update),
+            nnz: update.nnz(),
+        }
+    }
 }
 
 pub(super) fn measure(
@@ -73,7 +122,7 @@ pub(super) fn measure(
 }
 
 /// The timed loop of one worker; the same for every transport.
-fn work<T: Transport>(
+pub(super) fn work<T: Transport>(
     case: &Case<'_>,
     algorithm: &dyn Algorithm,
     gradients: &Gradients<'_>,
@@ -101,13 +150,8 @@ fn work<T: Transport>(
         }
         let update = driver.update(BucketId::new(0));
         if step >= u64::from(args.warmup) {
-            samples.push(Sample {
-                wall_ms,
-                waited_ms: report.waited.as_secs_f64() * 1e3,
-                counts: report.total(),
-                hash: hash(update),
-                nnz: update.nnz(),
-            });
+            let counts = report.total();
+            samples.push(Sample::new(wall_ms, report.waited, &counts, update));
         }
         let (_, mut collectives) = driver.into_parts();
         collective = collectives
@@ -119,7 +163,7 @@ fn work<T: Transport>(
 }
 
 /// A barrier: an all-reduce of nothing, over the same transport and with the same deadline.
-fn all_together<T: Transport>(
+pub(super) fn all_together<T: Transport>(
     transport: &mut T,
     pulse: Collective,
     case: &Case<'_>,
@@ -152,7 +196,8 @@ fn hash(update: Update<'_>) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-fn summary(workers: &[Vec<Sample>]) -> Timed {
+/// What the samples of all workers say together.
+pub(super) fn summary(workers: &[Vec<Sample>]) -> Timed {
     let iterations = workers[0].len();
     let at = |i: usize| workers.iter().map(move |samples| samples[i]);
     let slowest: Vec<f64> = (0..iterations)
@@ -162,20 +207,34 @@ fn summary(workers: &[Vec<Sample>]) -> Timed {
         let means = (0..iterations).map(|i| at(i).map(value).sum::<f64>() / workers.len() as f64);
         median(&means.collect::<Vec<_>>())
     };
-    let sent = |s: Sample| (s.counts.bytes_sent, s.counts.tally.entries_sent);
-    let busiest: Vec<(u64, u64)> = (0..iterations)
-        .map(|i| at(i).map(sent).max().unwrap_or_default())
+    let traffic: Option<Vec<Vec<Traffic>>> = (0..iterations)
+        .map(|i| at(i).map(|s| s.traffic).collect())
         .collect();
+    let busiest = |step: &Vec<Traffic>| {
+        let sent = step.iter().map(|t| (t.bytes, t.entries));
+        sent.max().unwrap_or_default()
+    };
+    let sent = |steps: &Vec<Vec<Traffic>>| {
+        let busiest: Vec<(u64, u64)> = steps.iter().map(busiest).collect();
+        Sent::mean(&busiest)
+    };
+    let rescans = |steps: &Vec<Vec<Traffic>>| {
+        let all = steps.iter().flatten().map(|t| t.rescans).sum::<u64>();
+        all as f64 / (iterations * workers.len()) as f64
+    };
+    let rounds = |steps: &Vec<Vec<Traffic>>| steps.iter().flatten().map(|t| t.rounds).max();
     let nnz = (0..iterations).map(|i| workers[0][i].nnz as f64);
     let differs = |i: &usize| at(*i).any(|s| s.hash != workers[0][*i].hash);
     Timed {
         time_ms: median(&slowest),
         p10_ms: percentile(&slowest, 0.1),
         p90_ms: percentile(&slowest, 0.9),
-        select_ms: mean_of(&|s| s.counts.select.as_secs_f64() * 1e3),
+        select_ms: mean_of(&|s| s.select_ms),
         exchange_ms: mean_of(&|s| s.waited_ms),
-        merge_ms: mean_of(&|s| s.counts.merge.as_secs_f64() * 1e3),
-        sent: Sent::mean(&busiest),
+        merge_ms: mean_of(&|s| s.merge_ms),
+        sent: traffic.as_ref().map(sent),
+        rounds: traffic.as_ref().and_then(rounds),
+        rescans: traffic.as_ref().map(rescans),
         nnz: nnz.sum::<f64>() / iterations as f64,
         disagreements: (0..iterations).filter(differs).count() as u32,
     }

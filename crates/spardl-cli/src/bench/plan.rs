@@ -1,0 +1,160 @@
+//! What will be measured, checked before anything is.
+
+use spardl_core::{Algorithm, Layout, World};
+use spardl_sim::gradient::layers;
+
+use super::args::{self, Args, MPI_ALLREDUCE};
+use super::gradients::SAMPLES;
+use super::memory;
+use super::over_mpi::Settings;
+use super::recorded::{self, Recorded};
+use crate::method::names;
+use crate::output::bad_request;
+
+/// Workers without MPI when none are asked for.
+const DEFAULT_WORKERS: u32 = 4;
+
+/// Everything that is known before the run.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The arguments, with the numbers of workers filled in.
+    pub(super) args: Args,
+    /// Names and methods; none for MPI's own sum.
+    pub(super) methods: Vec<(String, Option<Box<dyn Algorithm>>)>,
+    pub(super) recorded: Option<Recorded>,
+    pub(super) layouts: Vec<Layout>,
+}
+
+impl Plan {
+    /// A plan for threads, or for the ranks of an MPI job.
+    pub(super) fn new(args: &Args, ranks: Option<World>) -> anyhow::Result<Self> {
+        let mut args = args.clone();
+        args::check(&args)?;
+        let names = rows(&args.methods, ranks.is_some())?;
+        args.workers = workers(&args, ranks)?;
+        args::check_methods(&args, &names)?;
+        let mut methods = Vec::new();
+        for name in names {
+            let algorithm = match name.as_str() {
+                MPI_ALLREDUCE => None,
+                _ => Some(args.method.build(&name)?),
+            };
+            methods.push((name, algorithm));
+        }
+        let recorded = args.gradients.as_deref().map(recorded::read).transpose()?;
+        let layouts: Vec<Layout> = match &recorded {
+            Some(recorded) => vec![recorded.layout.clone()],
+            None => args
+                .elements
+                .iter()
+                .map(|&len| layers(len))
+                .collect::<Result<_, _>>()?,
+        };
+        // Recorded samples are in memory already.
+        let samples = if recorded.is_some() { 0 } else { SAMPLES };
+        for layout in &layouts {
+            for &workers in &args.workers {
+                // Other ranks may be on other machines: this one only answers for itself.
+                let here = if ranks.is_some() { 1 } else { workers };
+                memory::check(here, layout.len(), samples)?;
+            }
+        }
+        Ok(Self {
+            args,
+            methods,
+            recorded,
+            layouts,
+        })
+    }
+
+    /// What has to be the same on all ranks.
+    pub(super) fn settings(&self) -> Settings {
+        let Args {
+            iterations,
+            warmup,
+            seed,
+            distribution,
+            correlation,
+            density,
+            ..
+        } = &self.args;
+        let lens: Vec<u32> = self.layouts.iter().map(Layout::len).collect();
+        let mut settings = vec![
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("methods", list(self.methods.iter().map(|(name, _)| name))),
+            ("elements", list(&lens)),
+            ("density", list(density)),
+            ("iterations", iterations.to_string()),
+            ("warmup", warmup.to_string()),
+            ("seed", seed.to_string()),
+            ("distribution", distribution.to_string()),
+            ("correlation", correlation.to_string()),
+        ];
+        if let Some(recorded) = &self.recorded {
+            let mut hasher = blake3::Hasher::new();
+            for sample in &recorded.samples {
+                hasher.update(bytemuck::cast_slice(sample));
+            }
+            settings.push(("gradients", hasher.finalize().to_hex()[..16].to_owned()));
+        }
+        for (_, algorithm) in &self.methods {
+            if let Some(algorithm) = algorithm {
+                settings.push(("configuration", algorithm.describe()));
+            }
+        }
+        let owned = settings.into_iter();
+        owned
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
+/// The names of `--methods`, among them MPI's own sum where there is one.
+fn rows(methods: &str, with_mpi: bool) -> anyhow::Result<Vec<String>> {
+    if methods.trim() == "all" {
+        let mut all = names("all")?;
+        if with_mpi {
+            all.insert(0, MPI_ALLREDUCE.to_owned());
+        }
+        return Ok(all);
+    }
+    let mut rows = Vec::new();
+    for name in methods.split(',') {
+        if name.trim() != MPI_ALLREDUCE {
+            rows.extend(names(name)?);
+        } else if with_mpi {
+            rows.push(MPI_ALLREDUCE.to_owned());
+        } else {
+            return Err(bad_request(
+                "mpi-allreduce needs MPI: start spardl with mpiexec (a build with the feature mpi), or leave it out",
+            ));
+        }
+    }
+    Ok(rows)
+}
+
+/// The numbers of workers to run with.
+fn workers(args: &Args, ranks: Option<World>) -> anyhow::Result<Vec<u32>> {
+    let Some(size) = ranks.map(World::size) else {
+        return Ok(match args.workers.as_slice() {
+            [] => vec![DEFAULT_WORKERS],
+            given => given.to_vec(),
+        });
+    };
+    if args.local {
+        return Err(bad_request(
+            "--local runs all workers on one thread: start it without mpiexec, or with --transport threads",
+        ));
+    }
+    if let Some(other) = args.workers.iter().find(|workers| **workers != size) {
+        return Err(bad_request(format!(
+            "--workers {other}, but the MPI job has {size} ranks: leave --workers out, or start it with mpiexec -n {other}"
+        )));
+    }
+    Ok(vec![size])
+}
+
+fn list<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
+    let words: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
+    words.join(",")
+}

@@ -1,0 +1,65 @@
+//! Findings as lines.
+
+use std::fmt::Write;
+
+use super::Findings;
+
+pub(super) fn describe(found: &Findings) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        writeln!(out, "{name:<10} {value}").expect("strings take everything");
+    };
+    line("spardl", found.version.to_owned());
+    line(
+        "launcher",
+        match (&found.launcher, &found.launcher_variable) {
+            (Some(name), Some(variable)) => format!("{name} ({variable})"),
+            _ => "none: started by hand".to_owned(),
+        },
+    );
+    let library = found.mpi_library.as_deref().map_or_else(
+        || "built without MPI (cargo build --release -p spardl-cli --features mpi)".to_owned(),
+        |library| library.lines().next().unwrap_or_default().to_owned(),
+    );
+    line("MPI", library);
+    if found.mpi_library.is_some() {
+        line(
+            "ranks",
+            found.mpi_ranks.map_or_else(
+                || "MPI was not started: no launcher".to_owned(),
+                |ranks| ranks.to_string(),
+            ),
+        );
+    }
+    for host in &found.hosts {
+        let ranks: Vec<String> = host.ranks.iter().map(ToString::to_string).collect();
+        line(
+            "host",
+            format!(
+                "{}: ranks {}; {} cores, {}",
+                host.name,
+                ranks.join(", "),
+                host.cores,
+                host.simd
+            ),
+        );
+    }
+    line("cores", found.cores.to_string());
+    line("SIMD", found.simd.to_owned());
+    for link in &found.links {
+        line(
+            "link",
+            format!(
+                "ranks {} - {}: {:.1} us one way, {:.3} GB/s at 1 MB",
+                link.a, link.b, link.latency_us, link.bandwidth_gbs
+            ),
+        );
+    }
+    for warning in &found.warnings {
+        line("warning", warning.clone());
+    }
+    if found.warnings.is_empty() {
+        line("warnings", "none".to_owned());
+    }
+    out
+}

@@ -1,0 +1,53 @@
+//! A build without MPI: no value of this type exists.
+
+use std::time::Duration;
+
+use spardl_core::{Rank, World};
+use spardl_drive::Transport;
+
+/// No job.
+#[derive(Debug)]
+pub(crate) enum Job {}
+
+impl Job {
+    pub(crate) const fn library() -> Option<String> {
+        None
+    }
+
+    pub(crate) fn join() -> anyhow::Result<Self> {
+        anyhow::bail!("built without MPI")
+    }
+
+    pub(crate) const fn world(&self) -> World {
+        match *self {}
+    }
+
+    pub(crate) const fn host(&self) -> String {
+        match *self {}
+    }
+
+    pub(crate) const fn transport(&mut self) -> &mut dyn Transport {
+        match *self {}
+    }
+
+    pub(crate) const fn barrier(&mut self) -> anyhow::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) const fn gather(&mut self, _mine: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
+        match *self {}
+    }
+
+    pub(crate) const fn all_reduce(&mut self, _values: &mut [f32]) -> anyhow::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) const fn ping_pong(
+        &mut self,
+        _peer: Rank,
+        _bytes: usize,
+        _repetitions: u32,
+    ) -> anyhow::Result<Duration> {
+        match *self {}
+    }
+}

@@ -1,0 +1,28 @@
+//! The MPI job this process is a rank of. Without the feature `mpi` there is none, ever, and the type says so.
+
+#[cfg(not(feature = "mpi"))]
+mod absent;
+#[cfg(feature = "mpi")]
+mod present;
+
+#[cfg(not(feature = "mpi"))]
+pub(crate) use absent::Job;
+#[cfg(feature = "mpi")]
+pub(crate) use present::Job;
+
+use crate::output::{Said, complain};
+
+impl Job {
+    /// Does this rank print the results?
+    pub(crate) fn prints(&self) -> bool {
+        self.world().rank().get() == 0
+    }
+
+    /// Says what went wrong on this rank while the job lives: once a rank ends badly, the launcher ends the others, and
+    /// perhaps before they have spoken.
+    pub(crate) fn conclude(&self, result: anyhow::Result<()>) -> anyhow::Result<()> {
+        result.map_err(|error| {
+            Said(complain(&error, &format!("rank {}: ", self.world().rank()))).into()
+        })
+    }
+}

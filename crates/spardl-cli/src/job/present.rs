@@ -1,0 +1,97 @@
+//! A build with MPI.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use spardl_core::{Payload, Rank, Round, World};
+use spardl_drive::{BucketId, Deadline, Transport, TransportError};
+use spardl_mpi::{Mpi, MpiTransport};
+
+/// How long ranks wait for each other outside timed steps: some make their gradients more slowly, or are started later.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A rank of a job, with a transport to the others.
+#[derive(Debug)]
+pub(crate) struct Job {
+    transport: MpiTransport,
+    mpi: Mpi,
+}
+
+impl Job {
+    /// The MPI library's name and version; `None` in a build without one.
+    pub(crate) fn library() -> Option<String> {
+        Some(Mpi::library_version())
+    }
+
+    /// Starts MPI; waits for all ranks.
+    pub(crate) fn join() -> anyhow::Result<Self> {
+        let mpi = Mpi::init().context("starting MPI")?;
+        let transport = mpi.transport().context("starting MPI")?;
+        Ok(Self { transport, mpi })
+    }
+
+    pub(crate) fn world(&self) -> World {
+        self.transport.world()
+    }
+
+    /// The name of this machine, as MPI knows it.
+    pub(crate) fn host(&self) -> String {
+        self.mpi.processor_name()
+    }
+
+    pub(crate) fn transport(&mut self) -> &mut dyn Transport {
+        &mut self.transport
+    }
+
+    /// Waits for all ranks.
+    pub(crate) fn barrier(&mut self) -> anyhow::Result<()> {
+        Ok(self.transport.barrier(Deadline::after(PATIENCE))?)
+    }
+
+    /// What every rank says, in the order of ranks, on every rank. All ranks must call it.
+    pub(crate) fn gather(&mut self, mine: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
+        let all = gather(&mut self.transport, mine);
+        if all.is_err() {
+            self.transport.abandon();
+        }
+        Ok(all?)
+    }
+
+    /// The engine's own sum over all ranks.
+    pub(crate) fn all_reduce(&mut self, values: &mut [f32]) -> anyhow::Result<()> {
+        Ok(self.transport.all_reduce_f32(values)?)
+    }
+
+    /// The time of a message one way; both ranks must call it.
+    pub(crate) fn ping_pong(
+        &mut self,
+        peer: Rank,
+        bytes: usize,
+        repetitions: u32,
+    ) -> anyhow::Result<Duration> {
+        let deadline = Deadline::after(PATIENCE);
+        Ok(self
+            .transport
+            .ping_pong(peer, bytes, repetitions, deadline)?)
+    }
+}
+
+/// One round in which everybody sends to everybody.
+fn gather<T: Transport>(transport: &mut T, mine: &[u8]) -> Result<Vec<Vec<u8>>, TransportError> {
+    let rank = transport.world().rank();
+    let ranks = (0..transport.world().size()).map(Rank::new);
+    let mut round = Round::new();
+    for peer in ranks.filter(|peer| *peer != rank) {
+        let payload = Payload::from_wire(mine.to_vec());
+        round = round.send(peer, payload).expect(peer, usize::MAX >> 1);
+    }
+    transport.submit(BucketId::new(0), round)?;
+    let inbox = transport.wait_any(Deadline::after(PATIENCE))?;
+    transport.settle();
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    if let Some((_, inbox)) = inbox {
+        all.extend(inbox.messages().map(<[u8]>::to_vec));
+    }
+    all.insert(rank.index(), mine.to_vec());
+    Ok(all)
+}
