@@ -1,6 +1,6 @@
 //! What the x86-64 levels share: prefetching, the list that candidates are written to, gather and scatter.
 
-use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
 use crate::Entries;
 use crate::portable::check_indices;
@@ -17,7 +17,7 @@ pub(crate) const STREAM_FROM: usize = 64 * 1024;
 const PASS_AHEAD: usize = 512;
 
 /// How many entries ahead gather and scatter prefetch.
-const ENTRIES_AHEAD: usize = 32;
+const ENTRIES_AHEAD: usize = 64;
 
 /// Elements of a cache line.
 const LINE: usize = 16;
@@ -99,7 +99,8 @@ impl<'a> Sink<'a> {
 /// The values at `indices`.
 ///
 /// At the densities of a sparse gradient each entry lies on a cache line of its own, too far from the last for the hardware
-/// prefetcher. The time is cache misses, not instructions: prefetching helps, the wide gather instructions do not.
+/// prefetcher. The time is cache misses, not instructions: prefetching helps (to the second level, which keeps more misses under way: 0.12 of the
+/// plain loop against 0.15), the wide gather instructions do not.
 #[inline(always)]
 pub(crate) fn gather(dense: &[f32], indices: &[u32], out: &mut Vec<f32>) {
     check_indices(dense.len(), indices);
@@ -108,7 +109,7 @@ pub(crate) fn gather(dense: &[f32], indices: &[u32], out: &mut Vec<f32>) {
         let ahead = indices[(j + ENTRIES_AHEAD).min(last)];
         // SAFETY: both indices were checked at the top.
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(dense.as_ptr().add(ahead as usize).cast());
+            _mm_prefetch::<_MM_HINT_T1>(dense.as_ptr().add(ahead as usize).cast());
             *dense.get_unchecked(index as usize)
         }
     }));
@@ -129,15 +130,15 @@ pub(crate) fn scatter(dense: &mut [f32], indices: &[u32], values: &[f32]) {
     }
 }
 
-/// Writes entries four at a time, whether a word has four marks or not: most have fewer, and a loop over the bits would guess its
-/// end wrong at every word. (Compressing all four registers of a word took longer.)
+/// Writes entries four at a time, whether a word has four marks, fewer or none: a loop over the bits would guess its end wrong at
+/// every word. (Compressing all four registers of a word took longer.)
 #[inline(always)]
 pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries) {
     let most: usize = marks.iter().map(|bits| bits.count_ones() as usize).sum();
     let mut sink = Sink::new(out, most);
     for (word, (&bits, values)) in marks.iter().zip(window.as_chunks::<64>().0).enumerate() {
         let mut rest = bits;
-        while rest != 0 {
+        loop {
             let (indices, slots) = sink.end();
             let count = rest.count_ones().min(4);
             for i in 0..4 {
@@ -151,6 +152,9 @@ pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entrie
                 rest &= rest.wrapping_sub(1);
             }
             sink.advance(count);
+            if rest == 0 {
+                break;
+            }
         }
     }
     // SAFETY: the entries counted are the marks, which were all written.
