@@ -30,7 +30,7 @@ pub const METHODS: &[Entry] = &[
         options: &[
             (
                 "teams",
-                "a divisor of the number of workers (1): fewer rounds for more bytes",
+                "a divisor of the number of workers (1): fewer rounds; r sends more bytes, b keeps a larger residual",
             ),
             (
                 "sag",

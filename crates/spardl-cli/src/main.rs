@@ -54,7 +54,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are answers; everything else is a complaint and fits on one line like all others.
+        Err(answer) if is_answer(&answer) => answer.exit(),
+        Err(error) => return output::exit_code(Err(output::bad_usage(&error.to_string()))),
+    };
+    let result = match cli.command {
         Command::List(args) => list::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Bench(args) => bench::run(&args),
@@ -63,4 +69,9 @@ fn main() -> ExitCode {
         Command::Docs(args) => docs::run(&args),
     };
     output::exit_code(result)
+}
+
+fn is_answer(message: &clap::Error) -> bool {
+    let no_arguments = clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    !message.use_stderr() || message.kind() == no_arguments
 }

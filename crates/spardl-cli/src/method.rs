@@ -10,7 +10,7 @@ use crate::output::bad_request;
 /// How a method is configured.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MethodArgs {
-    /// SparDL: number of teams; must divide the number of workers. More teams: fewer rounds, more bytes.
+    /// SparDL: number of teams; must divide the number of workers. More teams: fewer rounds, but more bytes (r) or a larger residual (b).
     #[arg(long, default_value_t = 1, value_name = "D")]
     pub(crate) teams: u32,
     /// SparDL: how teams synchronise: r (recursive doubling), b (Bruck with adaptive length), auto.

@@ -34,6 +34,16 @@ pub(crate) fn bad_request(message: impl ToString) -> anyhow::Error {
     BadRequest(message.to_string()).into()
 }
 
+/// The first sentence of the argument parser's complaint, and where to read on.
+pub(crate) fn bad_usage(complaint: &str) -> anyhow::Error {
+    let first = complaint.trim_start_matches("error: ").lines();
+    let sentence: Vec<&str> = first
+        .map(str::trim)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    bad_request(format!("{} (see --help)", sentence.join(" ")))
+}
+
 /// Writes data to stdout at once.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();

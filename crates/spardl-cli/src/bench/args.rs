@@ -60,7 +60,7 @@ pub(crate) struct Args {
     pub(super) correlation: f32,
     /// Recorded gradients instead of synthetic ones: .npy or .safetensors, values f64, f32, f16 or bf16.
     ///
-    /// A .npy array is one gradient [elements] or several [samples, elements]. The tensors of a .safetensors file are samples
+    /// A .npy array is one gradient, of shape (elements), or several, of shape (samples, elements). The tensors of a .safetensors file are samples
     /// when they are named gradient.0, gradient.1, ..; otherwise they are the layers of one gradient, in the order of their
     /// names. In step s, worker w of P gets sample s P + w, starting again at the end: with a single sample all workers have
     /// the same gradient.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use spardl_kernels::{Entries, Level};
 
 /// Elements of the window: its sums and marks stay in the first-level cache.
-const LEN: usize = 1 << 12;
+const LEN: usize = 1 << 13;
 
 /// Scratch for merging lists: a stretch of the block small enough for the cache, so that every entry costs a few operations
 /// that do not wait for each other, where a merge of sorted lists would guess wrong at every second one.
