@@ -225,24 +225,35 @@ pub(crate) fn take<const BF16: bool>(
 pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries) {
     let (index_registers, index_tail) = indices.as_chunks::<WIDTH>();
     let (value_registers, value_tail) = values.as_chunks::<WIDTH>();
+    let Some(last) = (marks.len() * 64).checked_sub(1) else {
+        assert!(indices.is_empty(), "an index lies outside the marks");
+        return;
+    };
     let mut sink = Sink::new(out, index_registers.len() * WIDTH);
     let bases = _mm512_set1_epi32(base as i32);
+    let lasts = _mm512_set1_epi32(last.min(u32::MAX as usize) as i32);
     let low = _mm512_set1_epi32(31);
+    let mut farthest = _mm512_setzero_si512();
     for (index, value) in index_registers.iter().zip(value_registers) {
         // SAFETY: the reference covers a whole register; the load needs no alignment.
         let index = unsafe { _mm512_loadu_si512(index.as_ptr().cast()) };
         let offset = _mm512_sub_epi32(index, bases);
-        let word = _mm512_srli_epi32::<5>(offset);
-        // SAFETY: `crate::marked` checked that every offset has a bit in `marks`, so its 32-bit half word lies inside; x86-64
-        // is little endian, so half word `i / 32` holds bit `i` as `marks[i / 64]` does.
-        let words = unsafe { _mm512_i32gather_epi32::<4>(word, marks.as_ptr().cast()) };
-        let bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(offset, low));
+        farthest = _mm512_max_epu32(farthest, offset);
+        let inside = _mm512_min_epu32(offset, lasts);
+        // SAFETY: `inside` has a bit in `marks`, so its 32-bit half word lies inside; x86-64 is little endian, so half word
+        // `i / 32` holds bit `i` as `marks[i / 64]` does. Half words are counted in 27 bits, so none is negative as an i32.
+        let words = unsafe {
+            _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<5>(inside), marks.as_ptr().cast())
+        };
+        let bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(inside, low));
         let mask = _mm512_test_epi32_mask(words, bit);
         // SAFETY: the sink was made for every entry of the registers, and each is offered once.
         unsafe { push_at(&mut sink, index, mask, load(value)) };
     }
     // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
     unsafe { sink.finish() };
+    let farthest = _mm512_reduce_max_epu32(farthest) as usize;
+    assert!(farthest <= last, "an index lies outside the marks");
     portable::marked(marks, base, index_tail, value_tail, out);
 }
 

@@ -237,12 +237,6 @@ pub fn marked(
         values.len(),
         "indices and values differ in length"
     );
-    // The largest offset, not the first bad one: a maximum over all is vectorised.
-    let farthest = indices
-        .iter()
-        .fold(0, |far, index| far.max(index.wrapping_sub(base)));
-    let inside = indices.is_empty() || (farthest as usize) < marks.len() * 64;
-    assert!(inside, "an index lies outside the marks");
     dispatch!(level, marked(marks, base, indices, values, out));
 }
 

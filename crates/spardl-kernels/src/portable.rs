@@ -97,7 +97,7 @@ pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], 
     out.indices.resize(end + indices.len(), 0);
     out.values.resize(end + indices.len(), 0.0);
     for (&index, &value) in indices.iter().zip(values) {
-        let offset = (index - base) as usize;
+        let offset = index.wrapping_sub(base) as usize;
         out.indices[end] = index;
         out.values[end] = value;
         end += (marks[offset / 64] >> (offset % 64) & 1) as usize;

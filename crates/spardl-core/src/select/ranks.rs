@@ -15,8 +15,10 @@ pub(super) struct Limit {
     pub(super) contested: bool,
 }
 
-/// How far, in units in the last place, the limit is looked for around the guess: about 3 % each way.
-const REACH: u32 = 1 << 18;
+/// How far, in units in the last place, the limit is looked for around the guess: about 1.5 % each way. When it is not there, the
+/// search moves on with a longer reach, a few times.
+const REACH: u32 = 1 << 17;
+const TRIES: usize = 4;
 
 /// Finds limits.
 #[derive(Clone, Debug, Default)]
@@ -38,13 +40,21 @@ impl Ranks {
             return None;
         }
         let guess = magnitude(guess);
-        let low = guess.saturating_sub(REACH);
-        let high = guess.saturating_add(REACH);
-        let above = spardl_kernels::count_at_least(kernels, values, high);
-        self.close.clear();
-        spardl_kernels::keys_between(kernels, values, low, high, &mut self.close);
-        if above < quota && above + self.close.len() >= quota {
-            return Some(self.among_close(quota, above));
+        let mut reach = REACH;
+        let (mut low, mut high) = (guess.saturating_sub(reach), guess.saturating_add(reach));
+        for _ in 0..TRIES {
+            let above = spardl_kernels::count_at_least(kernels, values, high);
+            reach *= 4;
+            if above >= quota {
+                (low, high) = (high, high.saturating_add(reach));
+                continue;
+            }
+            self.close.clear();
+            spardl_kernels::keys_between(kernels, values, low, high, &mut self.close);
+            if above + self.close.len() >= quota {
+                return Some(self.among_close(quota, above));
+            }
+            (low, high) = (low.saturating_sub(reach), low);
         }
         self.close.clear();
         self.close
