@@ -419,7 +419,7 @@ impl Selector {
 }
 
 /// Calls `each(position in a, index)` for every index in both ascending lists.
-pub fn for_common(a: &[u32], b: &[u32], mut each: impl FnMut(usize, u32)) {
+fn for_common(a: &[u32], b: &[u32], mut each: impl FnMut(usize, u32)) {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
         let (x, y) = (a[i], b[j]);
