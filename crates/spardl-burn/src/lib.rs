@@ -1,0 +1,3 @@
+//! Networks for `spardl-train`, computed by burn.
+
+#![forbid(unsafe_code)]
