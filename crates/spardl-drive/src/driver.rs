@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use spardl_core::{Algorithm, Collective, Inbox, Input, Layout, Outcome, Step, Update, World};
 
 use crate::error::DriveError;
+use crate::gather::gather;
 use crate::report::{BucketReport, Counts, StepReport};
 use crate::run::{Run, Stage};
 use crate::transport::{BucketId, Deadline, Transport};
@@ -256,6 +257,20 @@ impl<T: Transport> Driver<T> {
     /// This worker and the size of its world.
     pub fn world(&self) -> World {
         self.transport.world()
+    }
+
+    /// What all workers say, in rank order, between steps: see [`gather`](crate::gather()).
+    ///
+    /// # Errors
+    /// When a bucket is in the middle of a step (nothing changes), or a peer is lost or late.
+    pub fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, DriveError> {
+        for (bucket, run) in buckets().zip(&self.runs) {
+            if matches!(run.stage, Stage::InFlight { .. }) {
+                return Err(run.stage.out_of_turn(bucket, "gather"));
+            }
+        }
+        let deadline = Deadline::after(self.timeout);
+        Ok(gather(&mut self.transport, mine, deadline)?)
     }
 
     /// The transport and the collectives, with the current step aborted.

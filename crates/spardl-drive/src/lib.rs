@@ -20,6 +20,7 @@
 pub mod conformance;
 pub mod driver;
 pub mod error;
+mod gather;
 pub mod matching;
 pub mod report;
 mod run;
@@ -29,6 +30,7 @@ pub mod workers;
 
 pub use driver::{Driver, OnNonFinite};
 pub use error::DriveError;
+pub use gather::gather;
 pub use matching::{RoundTable, Stamp};
 pub use report::{BucketReport, Counts, StepReport, WaitingOn};
 pub use threads::{ThreadsEndpoint, ThreadsTransport, threads};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use spardl_core::{Payload, Rank, Round, World};
-use spardl_drive::{BucketId, Deadline, Transport, TransportError};
+use spardl_core::{Rank, World};
+use spardl_drive::{Deadline, Transport, gather};
 use spardl_mpi::{Mpi, MpiTransport};
 
 /// How long ranks wait for each other outside timed steps: some make their gradients more slowly, or are started later.
@@ -50,11 +50,11 @@ impl Job {
 
     /// What every rank says, in the order of ranks, on every rank. All ranks must call it.
     pub(crate) fn gather(&mut self, mine: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
-        let all = gather(&mut self.transport, mine);
-        if all.is_err() {
-            self.transport.abandon();
-        }
-        Ok(all?)
+        Ok(gather(
+            &mut self.transport,
+            mine,
+            Deadline::after(PATIENCE),
+        )?)
     }
 
     /// The engine's own sum over all ranks.
@@ -74,24 +74,4 @@ impl Job {
             .transport
             .ping_pong(peer, bytes, repetitions, deadline)?)
     }
-}
-
-/// One round in which everybody sends to everybody.
-fn gather<T: Transport>(transport: &mut T, mine: &[u8]) -> Result<Vec<Vec<u8>>, TransportError> {
-    let rank = transport.world().rank();
-    let ranks = (0..transport.world().size()).map(Rank::new);
-    let mut round = Round::new();
-    for peer in ranks.filter(|peer| *peer != rank) {
-        let payload = Payload::from_wire(mine.to_vec());
-        round = round.send(peer, payload).expect(peer, usize::MAX >> 1);
-    }
-    transport.submit(BucketId::new(0), round)?;
-    let inbox = transport.wait_any(Deadline::after(PATIENCE))?;
-    transport.settle();
-    let mut all: Vec<Vec<u8>> = Vec::new();
-    if let Some((_, inbox)) = inbox {
-        all.extend(inbox.messages().map(<[u8]>::to_vec));
-    }
-    all.insert(rank.index(), mine.to_vec());
-    Ok(all)
 }

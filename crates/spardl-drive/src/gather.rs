@@ -1,0 +1,59 @@
+//! What every worker says, on every worker: the small exchanges around training steps.
+
+use spardl_core::{Payload, Rank, Round};
+
+use crate::transport::{BucketId, Deadline, Transport, TransportError};
+
+/// What all workers say, in rank order, on all of them; all must call it, with nothing in flight.
+///
+/// One round in which everybody sends to everybody: for scores, hashes and other small things. It is a barrier too.
+///
+/// ```
+/// use std::time::Duration;
+/// use spardl_drive::{Deadline, Transport, gather, run_workers};
+///
+/// let all = run_workers(3, |mut transport| {
+///     let mine = [transport.world().rank().get() as u8];
+///     gather(&mut transport, &mine, Deadline::after(Duration::from_secs(60)))
+/// })?;
+/// for heard in all {
+///     assert_eq!(heard?, [[0], [1], [2]]);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// When a peer is lost or late; the transport has moved on then.
+pub fn gather<T: Transport + ?Sized>(
+    transport: &mut T,
+    mine: &[u8],
+    deadline: Deadline,
+) -> Result<Vec<Vec<u8>>, TransportError> {
+    let all = exchange(transport, mine, deadline);
+    match all {
+        Ok(_) => transport.settle(),
+        Err(_) => transport.abandon(),
+    }
+    all
+}
+
+fn exchange<T: Transport + ?Sized>(
+    transport: &mut T,
+    mine: &[u8],
+    deadline: Deadline,
+) -> Result<Vec<Vec<u8>>, TransportError> {
+    let rank = transport.world().rank();
+    let ranks = (0..transport.world().size()).map(Rank::new);
+    let mut round = Round::new();
+    for peer in ranks.filter(|peer| *peer != rank) {
+        let payload = Payload::from_wire(mine.to_vec());
+        round = round.send(peer, payload).expect(peer, usize::MAX >> 1);
+    }
+    transport.submit(BucketId::new(0), round)?;
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    if let Some((_, inbox)) = transport.wait_any(deadline)? {
+        all.extend(inbox.messages().map(<[u8]>::to_vec));
+    }
+    all.insert(rank.index(), mine.to_vec());
+    Ok(all)
+}
