@@ -8,12 +8,14 @@
 //! | [`model`] | what an engine must do |
 //! | [`batch`] | what it is fed with |
 //! | [`data`] | data sets in their official formats, and a generated one |
+//! | [`store`] | checkpoints on disk |
 
 #![forbid(unsafe_code)]
 
 pub mod batch;
 pub mod data;
 pub mod model;
+pub mod store;
 
 pub use batch::{Batch, IGNORE, Input};
 pub use data::{Data, Dataset, Task};
