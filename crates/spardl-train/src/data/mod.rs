@@ -1,6 +1,30 @@
 //! Data sets: samples by number, made into batches.
+//!
+//! [`open`] reads a set in its official format, or makes one up; [`SETS`] names them. Everything random is a pure function of
+//! seeds: a [`Sampler`] says which samples a worker takes at a step, [`seed_for`] gives the seed of that step, [`Prefetch`] makes
+//! the batches of the steps to come in a thread of its own.
+
+mod cifar;
+mod disk;
+mod error;
+mod images;
+mod mnist;
+mod prefetch;
+mod random;
+mod sampler;
+mod sets;
+mod subset;
+mod synthetic;
+
+use std::sync::Arc;
 
 use crate::Batch;
+
+pub use error::DataError;
+pub use prefetch::{Prefetch, Prepared};
+pub use random::seed_for;
+pub use sampler::{Sampler, share};
+pub use sets::{Level, Objective, Request, SETS, Set, open};
 
 /// What a data set asks of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,17 +65,25 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     }
 
     /// The samples of these numbers. With a `seed` they are augmented or masked at random: the same seed and numbers, the same
-    /// batch, whoever asks.
-    fn batch(&self, samples: &[u32], seed: Option<u64>) -> Batch;
+    /// batch, whoever asks. Without one the batch depends on the numbers only.
+    ///
+    /// # Errors
+    /// A set that reads its samples when asked (imagenet) may find a file gone or damaged.
+    ///
+    /// # Panics
+    /// If a number is not below [`Dataset::len`].
+    fn batch(&self, samples: &[u32], seed: Option<u64>) -> Result<Batch, DataError>;
 }
 
-/// A data set to learn from and one to be tested on.
-#[derive(Debug)]
+/// A data set to learn from and one to be tested on. Cloning it shares them.
+#[derive(Clone, Debug)]
 pub struct Data {
     /// What is asked.
     pub task: Task,
     /// To learn from.
-    pub train: Box<dyn Dataset>,
+    pub train: Arc<dyn Dataset>,
     /// To be tested on.
-    pub test: Box<dyn Dataset>,
+    pub test: Arc<dyn Dataset>,
+    /// The mean loss that no model gets below, where it is known.
+    pub floor: Option<f64>,
 }

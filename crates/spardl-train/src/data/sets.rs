@@ -1,0 +1,119 @@
+//! The data sets by name.
+
+use std::path::PathBuf;
+
+use super::{Data, DataError, cifar, mnist, random, subset, synthetic};
+
+/// What to open, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Where the files are: the folder of the set, or one above it.
+    pub dir: Option<PathBuf>,
+    /// What is random about a set (generated samples, the choice of a part) is drawn from this.
+    pub seed: u64,
+    /// Learn from this many samples, chosen at random; all if not given.
+    pub train_samples: Option<usize>,
+    /// Test on this many samples, chosen at random; all if not given.
+    pub test_samples: Option<usize>,
+    /// Tokens of a sequence, where samples are sequences.
+    pub length: Option<usize>,
+    /// How many token numbers there may be, those for padding and the like included.
+    pub vocabulary: Option<usize>,
+    /// What a language model has to find.
+    pub objective: Objective,
+    /// What the tokens of a plain text are.
+    pub level: Level,
+    /// Rows and columns of an image, where they can be chosen (imagenet, synthetic).
+    pub size: Option<usize>,
+}
+
+/// What a language model has to find.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// The next token, for every token.
+    #[default]
+    Next,
+    /// Tokens that were hidden, by BERT's rule.
+    Masked,
+}
+
+/// What the tokens of a plain text are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// Words and punctuation marks.
+    #[default]
+    Words,
+    /// Characters.
+    Characters,
+}
+
+/// A data set that can be opened.
+#[derive(Debug)]
+pub struct Set {
+    /// What it is called on a command line.
+    pub name: &'static str,
+    /// What people call it.
+    pub title: &'static str,
+    /// One line.
+    pub about: &'static str,
+    /// What is expected on disk.
+    pub expects: &'static str,
+    /// How to get it.
+    pub source: &'static str,
+    open: fn(&Request) -> Result<Data, DataError>,
+}
+
+/// The data sets that can be opened.
+pub const SETS: &[Set] = &[
+    Set {
+        name: "synthetic",
+        title: "the synthetic images",
+        about: "generated images of 10 kinds: a smooth pattern, shifted, under noise; 1 x 16 x 16, 8192 to learn from, 2048 to test",
+        expects: "nothing",
+        source: "it is made from the seed",
+        open: synthetic::images,
+    },
+    Set {
+        name: "mnist",
+        title: "MNIST",
+        about: "handwritten digits, 1 x 28 x 28, 10 classes, 60,000 + 10,000",
+        expects: "{train,t10k}-{images-idx3,labels-idx1}-ubyte, .gz or not, here or in mnist/ or MNIST/raw/",
+        source: "get the four .gz files from https://ossci-datasets.s3.amazonaws.com/mnist/ and put them there",
+        open: mnist::open,
+    },
+    Set {
+        name: "cifar10",
+        title: "CIFAR-10",
+        about: "photographs, 3 x 32 x 32, 10 classes, 50,000 + 10,000; cropped and flipped at random",
+        expects: "data_batch_{1..5}.bin and test_batch.bin, here or in cifar10/ or cifar-10-batches-bin/",
+        source: "get cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it there",
+        open: cifar::open10,
+    },
+    Set {
+        name: "cifar100",
+        title: "CIFAR-100",
+        about: "photographs, 3 x 32 x 32, 100 classes (the fine ones), 50,000 + 10,000; cropped and flipped at random",
+        expects: "train.bin and test.bin, here or in cifar100/ or cifar-100-binary/",
+        source: "get cifar-100-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it there",
+        open: cifar::open100,
+    },
+];
+
+/// Opens a data set by its name.
+///
+/// # Errors
+/// When there is no such set, or its files are not there or damaged, or the request does not fit it.
+pub fn open(name: &str, request: &Request) -> Result<Data, DataError> {
+    let Some(set) = SETS.iter().find(|set| set.name == name) else {
+        let known: Vec<&str> = SETS.iter().map(|set| set.name).collect();
+        return Err(DataError::Unknown {
+            name: name.to_owned(),
+            known: known.join(", "),
+        });
+    };
+    let mut data = (set.open)(request)?;
+    let seed = |word| random::combine(request.seed, word);
+    data.train = subset::first(data.train, request.train_samples, seed(1), "training")?;
+    data.test = subset::first(data.test, request.test_samples, seed(2), "test")?;
+    Ok(data)
+}
