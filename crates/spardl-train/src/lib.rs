@@ -8,15 +8,31 @@
 //! | [`model`] | what an engine must do |
 //! | [`batch`] | what it is fed with |
 //! | [`data`] | data sets in their official formats, and a generated one |
+//! | [`optimiser`] | SGD as the papers have it, on flat parameters |
+//! | [`schedule`] | learning rate and density over time |
+//! | [`buckets`], [`synchroniser`] | the gradient in pieces, reduced with all workers |
+//! | [`worker`] | the loop of one worker, over any transport |
+//! | [`checkpoint`] | what is saved and how a run goes on |
+//! | [`record`] | what is known of a run |
 //! | [`store`] | checkpoints on disk |
 
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod buckets;
+pub mod checkpoint;
 pub mod data;
+mod error;
 pub mod model;
+pub mod optimiser;
+pub mod record;
+pub mod schedule;
 pub mod store;
+pub mod synchroniser;
+pub mod worker;
 
 pub use batch::{Batch, IGNORE, Input};
 pub use data::{Data, Dataset, Task};
+pub use error::TrainError;
 pub use model::{Model, Score};
+pub use worker::{OnNonFinite, Run, Settings, train};

@@ -55,6 +55,29 @@ impl Score {
     pub fn accuracy(&self) -> f64 {
         self.correct as f64 / self.count as f64
     }
+
+    /// For a message.
+    pub fn to_bytes(self) -> [u8; 24] {
+        let words = [self.loss.to_bits(), self.correct, self.count];
+        let mut bytes = [0; 24];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What [`Score::to_bytes`] wrote; `None` when it did not write this.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 24] = bytes.try_into().ok()?;
+        let mut words = bytes
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        Some(Self {
+            loss: f64::from_bits(words.next()?),
+            correct: words.next()?,
+            count: words.next()?,
+        })
+    }
 }
 
 impl std::ops::AddAssign for Score {

@@ -1,0 +1,207 @@
+//! What is known of a run: per step, per epoch, at the end.
+
+use serde::{Deserialize, Serialize};
+
+/// One step, as rank 0 saw it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Steps done, this one included.
+    pub step: u64,
+    /// The position in epochs.
+    pub epoch: f64,
+    /// The mean loss of rank 0's batch.
+    pub loss: f64,
+    /// The learning rate.
+    pub lr: f64,
+    /// The density asked for; 1 during the warm-up.
+    pub density_target: f64,
+    /// The density of the update.
+    pub density: f64,
+    /// Bytes that rank 0 sent.
+    pub bytes_sent: u64,
+    /// Bytes that a dense all-reduce would have sent.
+    pub bytes_dense: u64,
+    /// Rounds.
+    pub rounds: u32,
+    /// Time of the forward and backward pass.
+    pub compute_ms: f64,
+    /// Time of the pass over the gradient and the selection.
+    pub select_ms: f64,
+    /// Time of decoding, adding and encoding.
+    pub merge_ms: f64,
+    /// Time in which rank 0 only waited for messages: in threads that share cores this is mostly the others' compute time.
+    pub wait_ms: f64,
+    /// Time of the optimiser and of handing parameters to the engine.
+    pub apply_ms: f64,
+    /// Why the step was dropped on all workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+/// One epoch of all workers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EpochRecord {
+    /// Epochs done, this one included.
+    pub epoch: u32,
+    /// Steps done.
+    pub step: u64,
+    /// The mean loss over the samples of the epoch, before each step.
+    pub train_loss: f64,
+    /// The accuracy over the same samples.
+    pub train_accuracy: f64,
+    /// The mean loss on the test set.
+    pub test_loss: Option<f64>,
+    /// The accuracy on the test set.
+    pub test_accuracy: Option<f64>,
+    /// Seconds of training since the start, without evaluation and checkpoints.
+    pub seconds: f64,
+    /// Samples of all workers per second in this epoch.
+    pub samples_per_second: f64,
+    /// Sums over the steps of the epoch, on rank 0.
+    pub totals: Totals,
+    /// Have all workers the same parameters, bit for bit?
+    pub identical: bool,
+}
+
+/// Sums over steps, on rank 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Steps.
+    pub steps: u64,
+    /// Steps that were dropped.
+    pub skipped: u64,
+    /// The sum of the densities of the updates.
+    pub density: f64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Bytes that a dense all-reduce would have sent.
+    pub bytes_dense: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Seconds of forward and backward passes.
+    pub compute: f64,
+    /// Seconds of selection.
+    pub select: f64,
+    /// Seconds of decoding, adding, encoding.
+    pub merge: f64,
+    /// Seconds of waiting.
+    pub wait: f64,
+    /// Seconds of the optimiser.
+    pub apply: f64,
+}
+
+impl Totals {
+    /// Adds a step.
+    pub fn add(&mut self, step: &StepRecord) {
+        self.steps += 1;
+        self.skipped += u64::from(step.skipped.is_some());
+        self.density += step.density;
+        self.bytes_sent += step.bytes_sent;
+        self.bytes_dense += step.bytes_dense;
+        self.rounds += u64::from(step.rounds);
+        self.compute += step.compute_ms / 1e3;
+        self.select += step.select_ms / 1e3;
+        self.merge += step.merge_ms / 1e3;
+        self.wait += step.wait_ms / 1e3;
+        self.apply += step.apply_ms / 1e3;
+    }
+
+    /// The mean density of the updates.
+    pub fn mean_density(&self) -> f64 {
+        self.density / self.steps.max(1) as f64
+    }
+}
+
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.skipped += other.skipped;
+        self.density += other.density;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_dense += other.bytes_dense;
+        self.rounds += other.rounds;
+        self.compute += other.compute;
+        self.select += other.select;
+        self.merge += other.merge;
+        self.wait += other.wait;
+        self.apply += other.apply;
+    }
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The method.
+    pub method: String,
+    /// Workers.
+    pub workers: u32,
+    /// Parameters of the model.
+    pub parameters: usize,
+    /// One record per epoch, also of those before a resume.
+    pub epochs: Vec<EpochRecord>,
+    /// Had all workers the same parameters, bit for bit, whenever that was looked at?
+    pub identical: bool,
+    /// A hash of the parameters at the end.
+    pub hash: String,
+}
+
+impl Summary {
+    /// The last accuracy on the test set.
+    pub fn accuracy(&self) -> Option<f64> {
+        self.epochs
+            .iter()
+            .rev()
+            .find_map(|epoch| epoch.test_accuracy)
+    }
+
+    /// Sums over all epochs.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.epochs.iter().for_each(|epoch| totals += epoch.totals);
+        totals
+    }
+
+    /// Seconds of training.
+    pub fn seconds(&self) -> f64 {
+        self.epochs.last().map_or(0.0, |epoch| epoch.seconds)
+    }
+
+    /// Seconds of training until the test accuracy was first at least `accuracy`.
+    pub fn seconds_to(&self, accuracy: f64) -> Option<f64> {
+        let reached = |epoch: &&EpochRecord| epoch.test_accuracy.is_some_and(|a| a >= accuracy);
+        self.epochs.iter().find(reached).map(|epoch| epoch.seconds)
+    }
+}
+
+/// Someone who watches a run, on rank 0.
+pub trait Watch {
+    /// A run of that many epochs and steps per epoch begins, or goes on after `done` steps.
+    fn begin(&mut self, epochs: u32, steps_per_epoch: u64, done: u64);
+
+    /// A step is done.
+    fn step(&mut self, record: &StepRecord) -> std::io::Result<()>;
+
+    /// An epoch is done.
+    fn epoch(&mut self, record: &EpochRecord) -> std::io::Result<()>;
+
+    /// Something worth a line happened.
+    fn note(&mut self, line: &str);
+}
+
+/// Nobody watches.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn begin(&mut self, _epochs: u32, _steps_per_epoch: u64, _done: u64) {}
+
+    fn step(&mut self, _record: &StepRecord) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn note(&mut self, _line: &str) {}
+}

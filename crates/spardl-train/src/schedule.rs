@@ -1,0 +1,148 @@
+//! The learning rate and the density as functions of the position in training.
+
+use serde::{Deserialize, Serialize};
+
+/// How the learning rate changes: a linear warm-up, then a factor at each of some epochs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct LearningRate {
+    /// The rate after the warm-up.
+    pub base: f64,
+    /// Epochs in which the rate rises linearly from `base / workers` to `base`.
+    pub warmup_epochs: f64,
+    /// Epochs at which the rate is multiplied by `factor`.
+    pub steps: Vec<f64>,
+    /// See `steps`.
+    pub factor: f64,
+}
+
+impl LearningRate {
+    /// The same rate throughout.
+    pub const fn constant(base: f64) -> Self {
+        Self {
+            base,
+            warmup_epochs: 0.0,
+            steps: Vec::new(),
+            factor: 0.1,
+        }
+    }
+
+    /// The rate at a position in epochs, for that many workers.
+    pub fn at(&self, epoch: f64, workers: u32) -> f64 {
+        if epoch < self.warmup_epochs {
+            let start = self.base / f64::from(workers);
+            return start + (self.base - start) * (epoch / self.warmup_epochs);
+        }
+        let passed = self.steps.iter().filter(|step| epoch >= **step).count();
+        // Not powi: its bits may differ between machines, and replicas on several of them must agree.
+        (0..passed).fold(self.base, |rate, _| rate * self.factor)
+    }
+}
+
+/// How the density changes: `(epoch, density)` from that epoch on, in rising order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Density {
+    stages: Vec<(f64, f64)>,
+}
+
+impl Density {
+    /// The same density throughout.
+    pub fn constant(density: f64) -> Self {
+        Self {
+            stages: vec![(0.0, density)],
+        }
+    }
+
+    /// Reads `0.01`, or `0:0.25,1:0.0625,2:0.01`: each density from its epoch on.
+    ///
+    /// # Errors
+    /// One line that says what was expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let expected = |part: &str| {
+            format!(
+                "density '{part}' is not a number from 0 to 1 or EPOCH:DENSITY,.. with rising epochs from 0"
+            )
+        };
+        let mut stages: Vec<(f64, f64)> = Vec::new();
+        for part in text.split(',') {
+            let (epoch, density) = part.split_once(':').unwrap_or(("0", part));
+            let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| n.is_finite());
+            let (Some(epoch), Some(density)) = (number(epoch), number(density)) else {
+                return Err(expected(part));
+            };
+            let in_order = stages.last().map_or(epoch == 0.0, |last| epoch > last.0);
+            if !in_order || !(0.0..=1.0).contains(&density) {
+                return Err(expected(part));
+            }
+            stages.push((epoch, density));
+        }
+        Ok(Self { stages })
+    }
+
+    /// The density at a position in epochs.
+    pub fn at(&self, epoch: f64) -> f64 {
+        let reached = self.stages.iter().rev().find(|stage| epoch >= stage.0);
+        reached.or(self.stages.first()).map_or(1.0, |stage| stage.1)
+    }
+}
+
+impl std::fmt::Display for Density {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.stages.as_slice() {
+            [(_, density)] => density.fmt(f),
+            stages => {
+                let parts: Vec<String> = stages.iter().map(|(e, d)| format!("{e}:{d}")).collect();
+                f.write_str(&parts.join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_warms_up_from_a_worker_s_share_and_drops_at_its_steps() {
+        let rate = LearningRate {
+            base: 0.8,
+            warmup_epochs: 10.0,
+            steps: vec![81.0, 122.0],
+            factor: 0.1,
+        };
+        assert_eq!(rate.at(0.0, 4), 0.2);
+        assert_eq!(rate.at(5.0, 4), 0.5);
+        assert_eq!(rate.at(10.0, 4), 0.8);
+        assert_eq!(rate.at(80.99, 4), 0.8);
+        assert!((rate.at(81.0, 4) - 0.08).abs() < 1e-12);
+        assert!((rate.at(500.0, 4) - 0.008).abs() < 1e-12);
+        assert_eq!(LearningRate::constant(0.3).at(7.0, 8), 0.3);
+    }
+
+    #[test]
+    fn a_density_holds_from_its_epoch_on() {
+        let density = Density::parse("0:0.25, 1:0.0625, 2.5:0.01").expect("a valid schedule");
+        let at = [0.0, 0.99, 1.0, 2.49, 2.5, 100.0].map(|epoch| density.at(epoch));
+        assert_eq!(at, [0.25, 0.25, 0.0625, 0.0625, 0.01, 0.01]);
+        assert_eq!(density.to_string(), "0:0.25,1:0.0625,2.5:0.01");
+        assert_eq!(Density::parse("0.01"), Ok(Density::constant(0.01)));
+    }
+
+    #[test]
+    fn a_density_that_is_none_is_refused_with_what_was_expected() {
+        for text in [
+            "",
+            "x",
+            "1.5",
+            "-0.1",
+            "nan",
+            "1:0.1",
+            "0:0.1,0:0.2",
+            "0:0.1,x:0.2",
+        ] {
+            let error = Density::parse(text).expect_err(text);
+            assert!(error.contains("from 0 to 1"), "{error}");
+        }
+    }
+}

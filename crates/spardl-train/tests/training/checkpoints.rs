@@ -1,0 +1,240 @@
+//! A run that is stopped goes on as if it had not been.
+
+use std::fs;
+use std::path::Path;
+
+use spardl_train::store::{Arrays, Store, rank_file};
+use spardl_train::{Data, Settings, TrainError};
+
+use super::{Ended, images, saving, settings, train_all};
+
+/// `max_steps` steps with checkpoints in `dir`.
+fn run(
+    workers: u32,
+    method: &str,
+    dir: &Path,
+    steps: u64,
+    resume: bool,
+    data: &Data,
+) -> Vec<Ended> {
+    run_with(
+        workers,
+        method,
+        data,
+        &Settings {
+            max_steps: Some(steps),
+            checkpoints: saving(dir, resume),
+            epochs: 2,
+            ..settings()
+        },
+    )
+}
+
+fn run_with(workers: u32, method: &str, data: &Data, settings: &Settings) -> Vec<Ended> {
+    train_all(workers, method, settings, data)
+}
+
+fn part(dir: &Path, step: u64, name: &str) -> Arrays<'static> {
+    let checkpoint = Store::new(dir, 2).open(step).expect("a manifest");
+    checkpoint.read(name).expect("a whole file")
+}
+
+/// All that a worker keeps but its clock.
+fn kept(dir: &Path, step: u64, rank: usize, workers: usize) -> Vec<(String, Vec<u8>)> {
+    let arrays = part(dir, step, &rank_file(rank, workers));
+    let bytes = |name: &str| match arrays.f32(name) {
+        Ok(values) => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Err(_) => {
+            let mut numbers = arrays.u64(name).expect("one or the other").to_vec();
+            if name == "position" {
+                numbers[3] = 0;
+                numbers[4] = 0;
+            }
+            numbers.iter().flat_map(|v| v.to_le_bytes()).collect()
+        }
+    };
+    arrays
+        .names()
+        .map(|name| (name.to_owned(), bytes(name)))
+        .collect()
+}
+
+fn residuals(dir: &Path, step: u64, workers: usize) -> Vec<f64> {
+    let mut sum = Vec::new();
+    for rank in 0..workers {
+        let arrays = part(dir, step, &rank_file(rank, workers));
+        let residual = arrays.f32("bucket.0.residual").expect("one bucket");
+        sum.resize(residual.len(), 0.0);
+        sum.iter_mut()
+            .zip(residual)
+            .for_each(|(s, r)| *s += f64::from(*r));
+    }
+    sum
+}
+
+#[test]
+fn twenty_steps_are_ten_steps_a_resume_and_ten_more() {
+    let data = images();
+    for method in [
+        "spardl",
+        "ok-topk",
+        "exdyna",
+        "power-sgd",
+        "spardl-bf16",
+        "dense",
+    ] {
+        let (whole, halves) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        // The epoch has 26 steps of 3 workers: the stop is in the middle of it.
+        let straight = run(3, method, whole.path(), 20, false, &data);
+        run(3, method, halves.path(), 10, false, &data);
+        let resumed = run(3, method, halves.path(), 20, true, &data);
+        for rank in 0..3 {
+            let (a, b) = (&straight[rank], &resumed[rank]);
+            let hash = |ended: &Ended| ended.summary.as_ref().expect("ended well").hash.clone();
+            assert_eq!(hash(a), hash(b), "{method}, rank {rank}");
+            let kept = |dir: &Path| kept(dir, 20, rank, 3);
+            assert!(
+                kept(whole.path()) == kept(halves.path()),
+                "{method}, rank {rank}"
+            );
+        }
+        let losses = |ended: &Ended, from: usize| -> Vec<u64> {
+            let steps = ended.heard.steps[from..].iter();
+            steps.map(|step| step.loss.to_bits()).collect()
+        };
+        assert_eq!(losses(&straight[0], 10), losses(&resumed[0], 0), "{method}");
+    }
+}
+
+#[test]
+fn a_run_that_was_stopped_at_the_end_of_an_epoch_goes_on_with_the_next() {
+    let data = images();
+    let (whole, halves) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = |dir: &Path, epochs, resume| Settings {
+        epochs,
+        max_steps: None,
+        eval_every: 1,
+        checkpoints: saving(dir, resume),
+        ..settings()
+    };
+    let straight = run_with(4, "spardl", &data, &settings(whole.path(), 2, false));
+    run_with(4, "spardl", &data, &settings(halves.path(), 1, false));
+    let resumed = run_with(4, "spardl", &data, &settings(halves.path(), 2, true));
+    let (a, b) = (&straight[0], &resumed[0]);
+    let (a, b) = (a.summary.as_ref().unwrap(), b.summary.as_ref().unwrap());
+    assert_eq!(a.hash, b.hash);
+    assert_eq!((a.epochs.len(), b.epochs.len()), (2, 2));
+    for (a, b) in a.epochs.iter().zip(&b.epochs) {
+        assert_eq!(
+            (a.epoch, a.train_loss, a.test_loss),
+            (b.epoch, b.train_loss, b.test_loss)
+        );
+        assert_eq!(a.totals.bytes_sent, b.totals.bytes_sent);
+    }
+}
+
+#[test]
+fn momentum_correction_is_resumed_with_each_worker_s_own_velocity() {
+    let data = images();
+    let (whole, halves) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = |dir: &Path, steps, resume| {
+        let mut settings = Settings {
+            max_steps: Some(steps),
+            checkpoints: saving(dir, resume),
+            ..settings()
+        };
+        settings.optimiser.momentum_correction = true;
+        settings.optimiser.factor_masking = true;
+        settings
+    };
+    let straight = run_with(3, "spardl", &data, &settings(whole.path(), 12, false));
+    run_with(3, "spardl", &data, &settings(halves.path(), 6, false));
+    let resumed = run_with(3, "spardl", &data, &settings(halves.path(), 12, true));
+    let hash = |ended: &[Ended]| ended[0].summary.as_ref().expect("ended well").hash.clone();
+    assert_eq!(hash(&straight), hash(&resumed));
+}
+
+#[test]
+fn with_more_or_fewer_workers_no_mass_is_lost() {
+    let data = images();
+    for (before, after) in [(4usize, 2usize), (4, 3), (2, 4), (3, 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        run(before as u32, "spardl", dir.path(), 10, false, &data);
+        let saved = residuals(dir.path(), 10, before);
+        let settings = Settings {
+            max_steps: Some(11),
+            density: spardl_train::schedule::Density::constant(1.0),
+            checkpoints: saving(dir.path(), true),
+            ..settings()
+        };
+        let ended = run_with(after as u32, "spardl", &data, &settings);
+        for worker in &ended {
+            worker.summary.as_ref().expect("goes on");
+        }
+        // With density 1 the one step that is left delivers everything.
+        let left = residuals(dir.path(), 11, after);
+        assert!(saved.iter().any(|mass| *mass != 0.0));
+        assert!(left.iter().all(|mass| *mass == 0.0), "{before} to {after}");
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_and_the_one_before_it_used() {
+    let data = images();
+    let dir = tempfile::tempdir().unwrap();
+    run(3, "spardl", dir.path(), 10, false, &data);
+    let file = dir.path().join("step-000000010").join(rank_file(1, 3));
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let resumed = run(3, "spardl", dir.path(), 12, true, &data);
+    let heard = &resumed[0].heard;
+    assert!(
+        heard.notes[0].contains("rank-00001-of-00003"),
+        "{:?}",
+        heard.notes
+    );
+    assert!(
+        heard.notes[1].contains("going on after step 5"),
+        "{:?}",
+        heard.notes
+    );
+    assert_eq!(heard.steps.first().map(|step| step.step), Some(6));
+    let straight = run(
+        3,
+        "spardl",
+        tempfile::tempdir().unwrap().path(),
+        12,
+        false,
+        &data,
+    );
+    let hash = |ended: &[Ended]| ended[0].summary.as_ref().expect("ended well").hash.clone();
+    assert_eq!(hash(&straight), hash(&resumed));
+}
+
+#[test]
+fn nothing_to_go_on_from_is_said() {
+    let data = images();
+    let dir = tempfile::tempdir().unwrap();
+    for worker in run(2, "spardl", dir.path(), 5, true, &data) {
+        let error = worker.summary.expect_err("nothing there");
+        assert!(matches!(error, TrainError::NoCheckpoint { .. }), "{error}");
+    }
+}
+
+#[test]
+fn other_momentum_settings_are_refused() {
+    let data = images();
+    let dir = tempfile::tempdir().unwrap();
+    run(2, "spardl", dir.path(), 5, false, &data);
+    let mut settings = Settings {
+        checkpoints: saving(dir.path(), true),
+        ..settings()
+    };
+    settings.optimiser.momentum = 0.0;
+    for worker in run_with(2, "spardl", &data, &settings) {
+        let error = worker.summary.expect_err("another optimiser").to_string();
+        assert!(error.contains("other momentum settings"), "{error}");
+    }
+}

@@ -1,0 +1,246 @@
+//! What every run must hold to, whatever the method.
+
+use spardl_algos::registry;
+use spardl_train::data::{Sampler, seed_for};
+use spardl_train::optimiser::Rule;
+use spardl_train::schedule::Density;
+use spardl_train::{Data, Model, OnNonFinite, Settings, TrainError};
+
+use super::{Ended, images, settings, softmax::Softmax, train_all, train_models};
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn assert_identical(ended: &[Ended], what: &str) {
+    for worker in ended {
+        let summary = worker
+            .summary
+            .as_ref()
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert!(summary.identical, "{what}");
+        assert_eq!(
+            bits(&worker.parameters),
+            bits(&ended[0].parameters),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn every_method_keeps_the_replicas_identical_and_learns() {
+    let data = images();
+    for entry in registry::METHODS {
+        for name in [entry.name.to_owned(), format!("{}-bf16", entry.name)] {
+            let settings = Settings {
+                density: Density::constant(0.05),
+                ..settings()
+            };
+            let ended = train_all(4, &name, &settings, &data);
+            assert_identical(&ended, &name);
+            let moved = ended[0].parameters.iter().any(|value| *value != 0.0);
+            assert!(moved, "{name} delivered nothing");
+        }
+    }
+}
+
+#[test]
+fn a_run_is_the_same_each_time_and_another_seed_is_another_run() {
+    let data = images();
+    let run = |seed| {
+        let settings = Settings { seed, ..settings() };
+        train_all(3, "spardl", &settings, &data).swap_remove(0)
+    };
+    let (first, second, other) = (run(3), run(3), run(4));
+    assert_eq!(bits(&first.parameters), bits(&second.parameters));
+    let losses = |ended: &Ended| -> Vec<u64> {
+        ended
+            .heard
+            .steps
+            .iter()
+            .map(|step| step.loss.to_bits())
+            .collect()
+    };
+    assert_eq!(losses(&first), losses(&second));
+    assert_ne!(bits(&first.parameters), bits(&other.parameters));
+}
+
+#[test]
+fn density_one_is_dense_up_to_rounding() {
+    let data = images();
+    let settings = Settings {
+        density: Density::constant(1.0),
+        ..settings()
+    };
+    let dense = train_all(4, "dense", &settings, &data);
+    for method in ["spardl", "topk-a", "ok-topk", "gtopk", "topk-dsa"] {
+        let sparse = train_all(4, method, &settings, &data);
+        for (a, b) in sparse[0].parameters.iter().zip(&dense[0].parameters) {
+            assert!(
+                (a - b).abs() <= 1e-5 * b.abs().max(1e-2),
+                "{method}: {a} and {b}"
+            );
+        }
+    }
+}
+
+/// Plain SGD with top-k error feedback, written without any of the library's parts but the data.
+fn plain_error_feedback(data: &Data, settings: &Settings, k: usize, steps: usize) -> Vec<f32> {
+    let mut model = Softmax::new(&data.task, 0);
+    let len = model.weights().len();
+    let sampler = Sampler::new(data.train.len(), 1, 0, settings.batch_size, settings.seed);
+    let sampler = sampler.expect("enough samples");
+    let (mut weights, mut gradient) = (vec![0.0f32; len], vec![0.0; len]);
+    let (mut residual, mut velocity) = (vec![0.0f32; len], vec![0.0f32; len]);
+    for step in 0..steps {
+        let seed = seed_for(settings.seed, 0, step, 0);
+        let batch = data.train.batch(&sampler.step(0, step), Some(seed));
+        model.gradient(&batch.expect("in memory"), seed, &mut gradient);
+        residual
+            .iter_mut()
+            .zip(&gradient)
+            .for_each(|(r, g)| *r += g);
+        let mut order: Vec<usize> = (0..len).collect();
+        order.sort_by(|a, b| {
+            residual[*b]
+                .abs()
+                .total_cmp(&residual[*a].abs())
+                .then(a.cmp(b))
+        });
+        let mut update = vec![0.0; len];
+        for &index in &order[..k] {
+            update[index] = std::mem::take(&mut residual[index]);
+        }
+        for i in 0..len {
+            velocity[i] = 0.9 * velocity[i] + (update[i] + 1e-4 * weights[i]);
+            weights[i] -= 0.05 * velocity[i];
+        }
+        model.set_parameters(&weights);
+    }
+    weights
+}
+
+#[test]
+fn one_worker_does_plain_sgd_with_top_k_error_feedback() {
+    let data = images();
+    let settings = settings();
+    let ended = train_all(1, "spardl", &settings, &data);
+    let k = (0.02 * ended[0].parameters.len() as f64) as usize;
+    let expected = plain_error_feedback(&data, &settings, k, 10);
+    assert_eq!(bits(&ended[0].parameters), bits(&expected));
+}
+
+#[test]
+fn small_buckets_keep_the_replicas_identical() {
+    let data = images();
+    let settings = Settings {
+        bucket_elements: 64,
+        ..settings()
+    };
+    for method in ["spardl", "exdyna", "ok-topk"] {
+        assert_identical(&train_all(3, method, &settings, &data), method);
+    }
+}
+
+#[test]
+fn every_form_of_sgd_keeps_the_replicas_identical() {
+    let data = images();
+    for rule in [Rule::Sgd, Rule::OkTopk] {
+        for (momentum_correction, factor_masking) in [(false, false), (true, false), (true, true)] {
+            let mut settings = settings();
+            settings.optimiser.rule = rule;
+            settings.optimiser.momentum_correction = momentum_correction;
+            settings.optimiser.factor_masking = factor_masking;
+            settings.optimiser.clip = Some(1.0);
+            let what = format!("{:?}", settings.optimiser);
+            assert_identical(&train_all(4, "spardl", &settings, &data), &what);
+        }
+    }
+}
+
+#[test]
+fn the_warm_up_is_dense_and_then_the_method_begins() {
+    let data = images();
+    let settings = Settings {
+        dense_epochs: 0.25,
+        ..settings()
+    };
+    let ended = train_all(4, "spardl", &settings, &data);
+    assert_identical(&ended, "warm-up");
+    let densities: Vec<f64> = ended[0]
+        .heard
+        .steps
+        .iter()
+        .map(|s| s.density_target)
+        .collect();
+    assert_eq!(densities, [[1.0; 5], [0.02; 5]].concat());
+    let bytes: Vec<u64> = ended[0].heard.steps.iter().map(|s| s.bytes_sent).collect();
+    assert!(bytes[4] > 5 * bytes[5], "{bytes:?}");
+}
+
+#[test]
+fn a_loss_of_nan_on_one_worker_stops_all_and_names_it() {
+    let data = images();
+    let break_rank_2 = |model: &mut Softmax| model.breaks = Some((2, 4));
+    for worker in train_models(3, "spardl", &settings(), &data, break_rank_2) {
+        let error = worker.summary.expect_err("stopped");
+        assert!(
+            matches!(error, TrainError::NonFinite { step: 4, .. }),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("of rank 2 is not finite"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_loss_of_nan_on_one_worker_is_skipped_by_all_when_so_set() {
+    let data = images();
+    let settings = Settings {
+        on_non_finite: OnNonFinite::Skip,
+        ..settings()
+    };
+    let ended = train_models(3, "spardl", &settings, &data, |model| {
+        model.breaks = Some((2, 4));
+    });
+    assert_identical(&ended, "skip");
+    let heard = &ended[0].heard;
+    let skipped: Vec<bool> = heard.steps.iter().map(|s| s.skipped.is_some()).collect();
+    assert_eq!(skipped.iter().filter(|s| **s).count(), 1);
+    assert!(skipped[3]);
+    let note = "step 4: the loss or gradient of rank 2 is not finite: step dropped on all workers";
+    assert_eq!(heard.notes, [note]);
+}
+
+#[test]
+fn replicas_that_differ_are_found_out() {
+    let data = images();
+    let ended = train_models(3, "dense", &settings(), &data, |model| {
+        if model.rank() == 1 {
+            let mut other = model.weights().to_vec();
+            other[7] = 1e-7;
+            model.set_parameters(&other);
+        }
+    });
+    for worker in ended {
+        let error = worker.summary.expect_err("found out");
+        assert!(
+            error.to_string().contains("parameters of rank 1 differ"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn too_few_samples_are_refused_before_the_first_step() {
+    let data = images();
+    let settings = Settings {
+        batch_size: 1000,
+        ..settings()
+    };
+    for worker in train_all(2, "spardl", &settings, &data) {
+        assert!(matches!(worker.summary, Err(TrainError::Data(_))));
+    }
+}

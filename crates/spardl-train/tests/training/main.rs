@@ -1,0 +1,132 @@
+//! The training loop over threads, with a model small enough to be checked by hand.
+
+mod checkpoints;
+mod laws;
+mod softmax;
+
+use std::time::Duration;
+
+use spardl_algos::{Options, registry};
+use spardl_drive::run_workers;
+use spardl_train::checkpoint::Checkpoints;
+use spardl_train::optimiser::{self, Rule};
+use spardl_train::record::{EpochRecord, StepRecord, Summary, Watch};
+use spardl_train::schedule::{Density, LearningRate};
+use spardl_train::{Data, OnNonFinite, Run, Settings, TrainError, data, train};
+
+use softmax::Softmax;
+
+/// Few samples of the generated images: 20 steps of 4 workers in an epoch.
+fn images() -> Data {
+    let request = data::Request {
+        seed: 5,
+        train_samples: Some(320),
+        ..data::Request::default()
+    };
+    data::open("synthetic", &request).expect("needs no files")
+}
+
+fn settings() -> Settings {
+    Settings {
+        batch_size: 4,
+        epochs: 1,
+        max_steps: Some(10),
+        seed: 3,
+        learning_rate: LearningRate::constant(0.05),
+        density: Density::constant(0.02),
+        dense_epochs: 0.0,
+        optimiser: optimiser::Options {
+            rule: Rule::Sgd,
+            momentum: 0.9,
+            nesterov: false,
+            weight_decay: 1e-4,
+            momentum_correction: false,
+            factor_masking: false,
+            clip: None,
+        },
+        bucket_elements: 1 << 20,
+        eval_every: 0,
+        verify: true,
+        on_non_finite: OnNonFinite::Stop,
+        timeout: Duration::from_secs(60),
+        checkpoints: None,
+    }
+}
+
+fn saving(dir: &std::path::Path, resume: bool) -> Option<Checkpoints> {
+    Some(Checkpoints {
+        dir: dir.to_owned(),
+        every: Some(5),
+        keep: 2,
+        resume,
+        config: "test".to_owned(),
+    })
+}
+
+/// What rank 0 heard.
+#[derive(Clone, Debug, Default)]
+struct Heard {
+    steps: Vec<StepRecord>,
+    epochs: Vec<EpochRecord>,
+    notes: Vec<String>,
+}
+
+impl Watch for Heard {
+    fn begin(&mut self, _epochs: u32, _steps_per_epoch: u64, _done: u64) {}
+
+    fn step(&mut self, record: &StepRecord) -> std::io::Result<()> {
+        self.steps.push(record.clone());
+        Ok(())
+    }
+
+    fn epoch(&mut self, record: &EpochRecord) -> std::io::Result<()> {
+        self.epochs.push(record.clone());
+        Ok(())
+    }
+
+    fn note(&mut self, line: &str) {
+        self.notes.push(line.to_owned());
+    }
+}
+
+/// One worker's end of a run.
+struct Ended {
+    summary: Result<Summary, TrainError>,
+    parameters: Vec<f32>,
+    heard: Heard,
+}
+
+fn train_all(workers: u32, method: &str, settings: &Settings, data: &Data) -> Vec<Ended> {
+    train_models(workers, method, settings, data, |_| {})
+}
+
+/// Trains with each worker's model changed by `change` before.
+fn train_models(
+    workers: u32,
+    method: &str,
+    settings: &Settings,
+    data: &Data,
+    change: impl Fn(&mut Softmax) + Sync,
+) -> Vec<Ended> {
+    let build = |name| registry::build(name, &Options::default()).expect("a method");
+    let (method, dense) = (build(method), build("dense"));
+    let run = Run {
+        settings,
+        method: &*method,
+        dense: &*dense,
+        data,
+    };
+    run_workers(workers, |transport| {
+        let rank = spardl_drive::Transport::world(&transport).rank().get();
+        let mut model = Softmax::new(&data.task, rank);
+        change(&mut model);
+        let mut heard = Heard::default();
+        let summary = train(&run, &mut model, transport, &mut heard);
+        Ended {
+            summary,
+            parameters: model.weights().to_vec(),
+            heard,
+        }
+    })
+    .expect("no panic")
+}
