@@ -255,7 +255,7 @@ macro_rules! recompiled {
 
 recompiled! {
     portable::count_at_least(values: &[f32], limit: u32) -> usize;
-    portable::keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>);
+    portable::keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) -> usize;
     x86::compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries);
     portable::marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries);
     portable::add_assign(a: &mut [f32], b: &[f32]);

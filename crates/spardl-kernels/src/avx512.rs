@@ -258,15 +258,18 @@ pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], 
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) {
+pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) -> usize {
     let (registers, tail) = values.as_chunks::<WIDTH>();
     let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
     let lows = _mm512_set1_epi32(low as i32);
     let span = _mm512_set1_epi32(high.wrapping_sub(low) as i32);
     out.reserve(registers.len() * WIDTH + WIDTH);
     let (mut len, end) = (out.len(), out.as_mut_ptr());
+    let highs = _mm512_set1_epi32(high as i32);
+    let mut above = 0;
     for register in registers {
         let bits = _mm512_and_si512(_mm512_castps_si512(load(register)), magnitude);
+        above += _mm512_cmpge_epu32_mask(bits, highs).count_ones() as usize;
         let mask = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(bits, lows), span);
         // SAFETY: room for every element and one register more was reserved, and `len` counts no more than the elements seen.
         unsafe {
@@ -276,7 +279,7 @@ pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u3
     }
     // SAFETY: the stores above initialised everything up to `len`, which is within the capacity.
     unsafe { out.set_len(len) };
-    portable::keys_between(tail, low, high, out);
+    above + portable::keys_between(tail, low, high, out)
 }
 
 /// The values as bf16 keeps them, as bits of f32.

@@ -190,11 +190,21 @@ pub fn count_at_least(level: Level, values: &[f32], limit: u32) -> usize {
     dispatch!(level, count_at_least(values, limit))
 }
 
-/// Appends the magnitude bits of the values for which they lie in `low..high`, in order.
-pub fn keys_between(level: Level, values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) {
-    if low < high {
-        dispatch!(level, keys_between(values, low, high, out));
-    }
+/// Appends the magnitude bits of the values for which they lie in `low..high`, in order. Returns how many values have magnitude
+/// bits of at least `high`.
+///
+/// # Panics
+///
+/// If `low` is larger than `high`.
+pub fn keys_between(
+    level: Level,
+    values: &[f32],
+    low: u32,
+    high: u32,
+    out: &mut Vec<u32>,
+) -> usize {
+    assert!(low <= high, "the range of keys ends before it starts");
+    dispatch!(level, keys_between(values, low, high, out))
 }
 
 /// Appends `(base + i, window[i])` for every marked `i`, where bit `i % 64` of `marks[i / 64]` says so.

@@ -86,9 +86,11 @@ pub(crate) fn count_at_least(values: &[f32], limit: u32) -> usize {
         .sum()
 }
 
-pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) {
+#[inline(always)]
+pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) -> usize {
     let keys = values.iter().map(|value| value.to_bits() & MAGNITUDE);
     out.extend(keys.filter(|key| (low..high).contains(key)));
+    count_at_least(values, high)
 }
 
 #[inline(always)]

@@ -232,12 +232,13 @@ proptest! {
         let high = low.saturating_add(span);
         let keys = || values.iter().map(|v| v.to_bits() & 0x7fff_ffff);
         let count = keys().filter(|&key| key >= low).count();
+        let above = keys().filter(|&key| key >= high).count();
         let found = keys().filter(|key| (low..high).contains(key));
         let between: Vec<u32> = [7].into_iter().chain(found).collect();
         for level in Level::available() {
             prop_assert_eq!(count_at_least(level, values, low), count);
             let mut out = vec![7];
-            keys_between(level, values, low, high, &mut out);
+            prop_assert_eq!(keys_between(level, values, low, high, &mut out), above);
             prop_assert_eq!(&out, &between);
         }
     }

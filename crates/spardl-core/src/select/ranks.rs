@@ -1,5 +1,7 @@
 //! The q-th largest magnitude of a list, by counting around where it was the last time.
 
+use std::ops::Range;
+
 use spardl_kernels::Level;
 
 use crate::list::magnitude;
@@ -43,36 +45,46 @@ impl Ranks {
         let mut reach = REACH;
         let (mut low, mut high) = (guess.saturating_sub(reach), guess.saturating_add(reach));
         for _ in 0..TRIES {
-            let above = spardl_kernels::count_at_least(kernels, values, high);
+            self.close.clear();
+            let above = spardl_kernels::keys_between(kernels, values, low, high, &mut self.close);
             reach *= 4;
             if above >= quota {
                 (low, high) = (high, high.saturating_add(reach));
-                continue;
+            } else if above + self.close.len() >= quota {
+                return Some(self.among_close(kernels, low..high, quota, above));
+            } else {
+                (low, high) = (low.saturating_sub(reach), low);
             }
-            self.close.clear();
-            spardl_kernels::keys_between(kernels, values, low, high, &mut self.close);
-            if above + self.close.len() >= quota {
-                return Some(self.among_close(quota, above));
-            }
-            (low, high) = (low.saturating_sub(reach), low);
         }
         self.close.clear();
         self.close
             .extend(values.iter().map(|&value| magnitude(value)));
-        Some(self.among_close(quota, 0))
+        Some(self.among_close(kernels, 0..1 << 31, quota, 0))
     }
 
-    /// The limit when `above` values exceed those in `close`.
-    fn among_close(&mut self, quota: usize, above: usize) -> Limit {
-        let at = self.close.len() - (quota - above);
-        let bits = *self.close.select_nth_unstable(at).1;
-        let equal = self.close.iter().filter(|&&key| key == bits).count();
-        let larger = above + self.close.iter().filter(|&&key| key > bits).count();
-        let ties = quota - larger;
+    /// The limit when `above` values exceed those in `close`, which lie in `range`.
+    ///
+    /// Bisects the range: to count keys takes so much less than to move them that this is several times as fast as a quick-select.
+    fn among_close(&self, kernels: Level, range: Range<u32>, quota: usize, above: usize) -> Limit {
+        // The bits of a magnitude are those of a value without a sign.
+        let keys: &[f32] = bytemuck::cast_slice(&self.close);
+        let reach = |bits| above + spardl_kernels::count_at_least(kernels, keys, bits);
+        // Always: at least `quota` reach `bits`, and `larger`, fewer than that, reach `next`.
+        let (mut bits, mut next) = (range.start, range.end);
+        let (mut reached, mut larger) = (above + keys.len(), above);
+        while next - bits > 1 {
+            let middle = bits + (next - bits) / 2;
+            let count = reach(middle);
+            if count >= quota {
+                (bits, reached) = (middle, count);
+            } else {
+                (next, larger) = (middle, count);
+            }
+        }
         Limit {
             bits,
-            ties,
-            contested: equal > ties,
+            ties: quota - larger,
+            contested: reached > quota,
         }
     }
 }
