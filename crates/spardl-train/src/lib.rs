@@ -15,6 +15,7 @@
 //! | [`checkpoint`] | what is saved and how a run goes on |
 //! | [`record`] | what is known of a run |
 //! | [`store`] | checkpoints on disk |
+//! | [`events`] | what a run writes while it goes |
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ pub mod buckets;
 pub mod checkpoint;
 pub mod data;
 mod error;
+pub mod events;
 pub mod model;
 pub mod optimiser;
 pub mod record;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::StoreError;
 
-pub(super) fn error(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
+pub(crate) fn error(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
     let path = path.to_owned();
     StoreError::Io {
         doing,
@@ -36,7 +36,23 @@ pub(super) fn write_file<E>(
     Ok(Ok((size, hasher.finalize())))
 }
 
-pub(super) fn create_dir(path: &Path) -> Result<(), StoreError> {
+/// Puts a whole file in the place of another: a reader sees the old one or the new one.
+pub(crate) fn replace_file(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), StoreError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    let partial = path.with_file_name(name);
+    write_file(&partial, fill)?.map_err(|source| error("write", &partial, source))?;
+    rename(&partial, path)?;
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+        _ => sync_dir(Path::new(".")),
+    }
+}
+
+pub(crate) fn create_dir(path: &Path) -> Result<(), StoreError> {
     fs::create_dir_all(path).map_err(|source| error("create", path, source))
 }
 

@@ -22,7 +22,7 @@
 
 mod arrays;
 mod checkpoint;
-mod disk;
+pub(crate) mod disk;
 mod format;
 mod manifest;
 
