@@ -22,12 +22,11 @@ use spardl_core::{Algorithm, Layout};
 
 pub(crate) use args::Args;
 
-use crate::job::Job;
+use crate::job::{Job, agree};
 use crate::launch;
 use crate::output::{bad_request, print};
 use args::Format;
 use gradients::Gradients;
-use over_mpi::agree;
 use plan::Plan;
 use progress::Progress;
 use row::{Found, Row};

@@ -6,8 +6,8 @@ use spardl_sim::gradient::layers;
 use super::args::{self, Args, MPI_ALLREDUCE};
 use super::gradients::SAMPLES;
 use super::memory;
-use super::over_mpi::Settings;
 use super::recorded::{self, Recorded};
+use crate::job::Settings;
 use crate::method::names;
 use crate::output::bad_request;
 

@@ -2,6 +2,7 @@
 
 #[cfg(not(feature = "mpi"))]
 mod absent;
+mod agreement;
 #[cfg(feature = "mpi")]
 mod present;
 
@@ -9,6 +10,8 @@ mod present;
 pub(crate) use absent::Job;
 #[cfg(feature = "mpi")]
 pub(crate) use present::Job;
+
+pub(crate) use agreement::{Settings, agree};
 
 use crate::output::{Said, complain};
 
