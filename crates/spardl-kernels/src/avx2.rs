@@ -4,6 +4,7 @@
 
 use std::arch::x86_64::*;
 
+use crate::window::{Marks, Sums};
 use crate::x86::{STREAM_FROM, Sink, prefetch};
 use crate::{Entries, INFINITE, MAGNITUDE, UNREACHABLE, portable, x86};
 
@@ -243,6 +244,27 @@ pub(crate) fn take<const BF16: bool>(
     portable::take::<BF16>(indices, values, limit, out);
 }
 
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
+    x86::drain(|bytes| set_bytes(bytes), marks, sums, start, most, out);
+}
+
+/// A bit for each byte that is not zero.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+fn set_bytes(bytes: &[u8; 64]) -> u64 {
+    let half = |bytes: &[u8; 32]| {
+        // SAFETY: the reference covers a whole register; the load needs no alignment.
+        let bytes = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+        let zero = _mm256_cmpeq_epi8(bytes, _mm256_setzero_si256());
+        u64::from(!_mm256_movemask_epi8(zero) as u32)
+    };
+    let [low, high] = bytes.as_chunks().0 else {
+        unreachable!("64 bytes are two halves")
+    };
+    half(low) | half(high) << 32
+}
+
 /// The portable source, compiled for this level.
 macro_rules! recompiled {
     ($($module:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
@@ -256,8 +278,7 @@ macro_rules! recompiled {
 recompiled! {
     portable::count_at_least(values: &[f32], limit: u32) -> usize;
     portable::keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) -> usize;
-    x86::compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries);
-    portable::marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries);
+    portable::common(marks: &Marks, start: u32, indices: &[u32], values: &[f32], out: &mut Entries) -> usize;
     portable::add_assign(a: &mut [f32], b: &[f32]);
     portable::all_finite(a: &[f32]) -> bool;
     portable::sum_of_squares(a: &[f32]) -> f64;

@@ -28,8 +28,9 @@
 
 use std::arch::x86_64::*;
 
+use crate::window::{Marks, Sums};
 use crate::x86::{STREAM_FROM, Sink, prefetch};
-use crate::{Entries, INFINITE, MAGNITUDE, UNREACHABLE, portable, x86};
+use crate::{Entries, INFINITE, MAGNITUDE, UNREACHABLE, Window, portable, x86};
 
 /// Elements of one register.
 const WIDTH: usize = 16;
@@ -222,39 +223,121 @@ pub(crate) fn take<const BF16: bool>(
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries) {
+pub(crate) fn common(
+    marks: &Marks,
+    start: u32,
+    indices: &[u32],
+    values: &[f32],
+    out: &mut Entries,
+) -> usize {
     let (index_registers, index_tail) = indices.as_chunks::<WIDTH>();
     let (value_registers, value_tail) = values.as_chunks::<WIDTH>();
-    let Some(last) = (marks.len() * 64).checked_sub(1) else {
-        assert!(indices.is_empty(), "an index lies outside the marks");
-        return;
-    };
+    let starts = _mm512_set1_epi32(start as i32);
+    let len = _mm512_set1_epi32(Window::LEN as i32);
     let mut sink = Sink::new(out, index_registers.len() * WIDTH);
-    let bases = _mm512_set1_epi32(base as i32);
-    let lasts = _mm512_set1_epi32(last.min(u32::MAX as usize) as i32);
-    let low = _mm512_set1_epi32(31);
-    let mut farthest = _mm512_setzero_si512();
+    let (mut count, mut full) = (0, WIDTH as u32);
     for (index, value) in index_registers.iter().zip(value_registers) {
         // SAFETY: the reference covers a whole register; the load needs no alignment.
         let index = unsafe { _mm512_loadu_si512(index.as_ptr().cast()) };
-        let offset = _mm512_sub_epi32(index, bases);
-        farthest = _mm512_max_epu32(farthest, offset);
-        let inside = _mm512_min_epu32(offset, lasts);
-        // SAFETY: `inside` has a bit in `marks`, so its 32-bit half word lies inside; x86-64 is little endian, so half word
-        // `i / 32` holds bit `i` as `marks[i / 64]` does. Half words are counted in 27 bits, so none is negative as an i32.
-        let words = unsafe {
-            _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<5>(inside), marks.as_ptr().cast())
+        let slot = _mm512_sub_epi32(index, starts);
+        let inside = _mm512_cmplt_epu32_mask(slot, len);
+        full = inside.trailing_ones();
+        let first = 0xffff_u32.unbounded_shr(WIDTH as u32 - full) as __mmask16;
+        // SAFETY: only slots of the window are read, and at each of them the marks have four bytes.
+        let bytes = unsafe {
+            let none = _mm512_setzero_si512();
+            _mm512_mask_i32gather_epi32::<1>(none, inside, slot, marks.as_ptr().cast())
         };
-        let bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(inside, low));
-        let mask = _mm512_test_epi32_mask(words, bit);
+        let mask = _mm512_mask_test_epi32_mask(first, bytes, _mm512_set1_epi32(0xff));
         // SAFETY: the sink was made for every entry of the registers, and each is offered once.
         unsafe { push_at(&mut sink, index, mask, load(value)) };
+        count += full as usize;
+        if full < WIDTH as u32 {
+            break;
+        }
     }
     // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
     unsafe { sink.finish() };
-    let farthest = _mm512_reduce_max_epu32(farthest) as usize;
-    assert!(farthest <= last, "an index lies outside the marks");
-    portable::marked(marks, base, index_tail, value_tail, out);
+    if full < WIDTH as u32 {
+        return count;
+    }
+    count + portable::common(marks, start, index_tail, value_tail, out)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
+    if is_x86_feature_detected!("avx512vbmi2") {
+        // SAFETY: the CPU has what the function needs beyond this level.
+        unsafe { drain_by_bytes(marks, sums, start, most, out) };
+    } else {
+        x86::drain(|bytes| set_bytes(bytes), marks, sums, start, most, out);
+    }
+}
+
+/// Drains with the compress instruction for bytes, which turns 64 marks into positions at once; then all values are gathered.
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx2,bmi1,bmi2,lzcnt,popcnt"
+)]
+fn drain_by_bytes(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
+    const LANES: [u8; 64] = {
+        let mut lanes = [0; 64];
+        let mut lane = 0;
+        while lane < 64 {
+            lanes[lane] = lane as u8;
+            lane += 1;
+        }
+        lanes
+    };
+    // SAFETY: the array is a whole register; the load needs no alignment.
+    let lanes = unsafe { _mm512_loadu_si512(LANES.as_ptr().cast()) };
+    let starts = _mm512_set1_epi32(start as i32);
+    let mut sink = Sink::new(out, most);
+    let (indices, values) = sink.end();
+    let mut count = 0;
+    let words = marks.as_chunks_mut::<64>().0.iter_mut();
+    for (word, marks) in words.take(Window::LEN / 64).enumerate() {
+        let mut mask = set_bytes(marks);
+        *marks = [0; 64];
+        let first = _mm512_add_epi32(starts, _mm512_set1_epi32((word * 64) as i32));
+        loop {
+            let positions = _mm512_castsi512_si128(_mm512_maskz_compress_epi8(mask, lanes));
+            let index = _mm512_add_epi32(first, _mm512_cvtepu8_epi32(positions));
+            // SAFETY: the sink was made for as many entries as there are marks, and takes 16 elements at its end.
+            unsafe { _mm512_storeu_epi32(indices.add(count).cast(), index) };
+            let more = mask.count_ones() as usize;
+            count += more.min(WIDTH);
+            if more <= WIDTH {
+                break;
+            }
+            mask &= !_pdep_u64(0xffff, mask);
+        }
+    }
+    let last = _mm512_set1_epi32(Window::LEN as i32 - 1);
+    for at in (0..count).step_by(WIDTH) {
+        let written = 0xffff_u16 >> (WIDTH - (count - at).min(WIDTH));
+        // SAFETY: the lanes that are read were written above; every slot is inside the window because of the mask, and what is
+        // written ends less than 16 elements after the last entry.
+        unsafe {
+            let index = _mm512_maskz_loadu_epi32(written, indices.add(at).cast());
+            let slot = _mm512_and_si512(_mm512_sub_epi32(index, starts), last);
+            _mm512_storeu_ps(
+                values.add(at),
+                _mm512_i32gather_ps::<4>(slot, sums.as_ptr()),
+            );
+        }
+    }
+    sink.advance(count as u32);
+    // SAFETY: all entries up to `count`, which is the number of marks, were written.
+    unsafe { sink.finish() };
+}
+
+/// A bit for each byte that is not zero.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+fn set_bytes(bytes: &[u8; 64]) -> u64 {
+    // SAFETY: the reference covers a whole register; the load needs no alignment.
+    let bytes = unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
+    _mm512_test_epi8_mask(bytes, bytes)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -359,7 +442,6 @@ macro_rules! recompiled {
 
 recompiled! {
     portable::count_at_least(values: &[f32], limit: u32) -> usize;
-    x86::compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries);
     portable::add_assign(a: &mut [f32], b: &[f32]);
     portable::all_finite(a: &[f32]) -> bool;
     portable::sum_of_squares(a: &[f32]) -> f64;

@@ -16,32 +16,6 @@
 //! `cargo run --release -p spardl-kernels --example pass` times everything against the plain loop `a[i] += b[i]`; the figures,
 //! and why the pass looks as it does, are at the top of `avx512.rs`.
 
-mod entries;
-mod level;
-mod pages;
-mod portable;
-
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
-#[cfg(target_arch = "x86_64")]
-mod x86;
-
-pub use entries::Entries;
-pub use level::Level;
-pub use pages::prefer_huge_pages;
-
-/// All bits of an f32 but the sign.
-const MAGNITUDE: u32 = 0x7fff_ffff;
-/// Magnitude bits of infinity; finite values lie below.
-const INFINITE: u32 = 0x7f80_0000;
-/// A limit that no magnitude reaches.
-const UNREACHABLE: u32 = MAGNITUDE + 1;
-/// Independent partial sums of [`sum`] and [`sum_of_squares`]: four AVX-512 or eight AVX2 registers of f64, enough to hide the
-/// latency of an addition.
-const LANES: usize = 32;
-
 /// Calls the function of the same name in the module of the level.
 macro_rules! dispatch {
     ($level:expr, $function:ident $(::<$generic:tt>)? ($($argument:expr),*)) => {
@@ -58,6 +32,34 @@ macro_rules! dispatch {
         }
     };
 }
+
+mod entries;
+mod level;
+mod pages;
+mod portable;
+mod window;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use entries::Entries;
+pub use level::Level;
+pub use pages::prefer_huge_pages;
+pub use window::Window;
+
+/// All bits of an f32 but the sign.
+const MAGNITUDE: u32 = 0x7fff_ffff;
+/// Magnitude bits of infinity; finite values lie below.
+const INFINITE: u32 = 0x7f80_0000;
+/// A limit that no magnitude reaches.
+const UNREACHABLE: u32 = MAGNITUDE + 1;
+/// Independent partial sums of [`sum`] and [`sum_of_squares`]: four AVX-512 or eight AVX2 registers of f64, enough to hide the
+/// latency of an addition.
+const LANES: usize = 32;
 
 /// `work[i] = residual[i] + gradient[i]`, and the candidates among them.
 ///
@@ -205,49 +207,6 @@ pub fn keys_between(
 ) -> usize {
     assert!(low <= high, "the range of keys ends before it starts");
     dispatch!(level, keys_between(values, low, high, out))
-}
-
-/// Appends `(base + i, window[i])` for every marked `i`, where bit `i % 64` of `marks[i / 64]` says so.
-///
-/// # Panics
-///
-/// If `window` does not have 64 elements per word of `marks`, or `base + i` does not fit a `u32`.
-pub fn compact(level: Level, marks: &[u64], window: &[f32], base: u32, out: &mut Entries) {
-    assert_eq!(window.len(), marks.len() * 64, "a mark for every element");
-    check_range(base, window.len());
-    dispatch!(level, compact(marks, window, base, out));
-}
-
-/// Appends the entries whose index is marked: bit `i % 64` of `marks[i / 64]` for index `base + i`.
-///
-/// # Panics
-///
-/// If `indices` and `values` differ in length, or an index lies outside the marks.
-///
-/// # Example
-///
-/// ```
-/// use spardl_kernels::{Entries, Level, marked};
-///
-/// let mut out = Entries::new();
-/// marked(Level::best(), &[0b1010], 100, &[100, 101, 103], &[1.0, 2.0, 3.0], &mut out);
-/// assert_eq!(out.indices, [101, 103]);
-/// assert_eq!(out.values, [2.0, 3.0]);
-/// ```
-pub fn marked(
-    level: Level,
-    marks: &[u64],
-    base: u32,
-    indices: &[u32],
-    values: &[f32],
-    out: &mut Entries,
-) {
-    assert_eq!(
-        indices.len(),
-        values.len(),
-        "indices and values differ in length"
-    );
-    dispatch!(level, marked(marks, base, indices, values, out));
 }
 
 /// `a[i] += b[i]`.

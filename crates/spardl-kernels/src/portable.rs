@@ -4,7 +4,8 @@
 //! source for a wider instruction set. That cannot change a bit: Rust never fuses or reorders floating-point operations, and the
 //! sums spell out their lanes.
 
-use crate::{Entries, INFINITE, LANES, MAGNITUDE, UNREACHABLE};
+use crate::window::{Marks, Sums};
+use crate::{Entries, INFINITE, LANES, MAGNITUDE, UNREACHABLE, Window};
 
 /// Elements per branch on "is there a candidate here". Small enough that the scalar scan of a group with a hit stays cheap.
 const GROUP: usize = 32;
@@ -60,13 +61,11 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     }
 }
 
-pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries) {
-    for (word, (&bits, values)) in marks.iter().zip(window.as_chunks::<64>().0).enumerate() {
-        let mut rest = bits;
-        while rest != 0 {
-            let offset = rest.trailing_zeros() as usize;
-            out.push(base + (word * 64 + offset) as u32, values[offset]);
-            rest &= rest - 1;
+pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
+    out.reserve(most);
+    for (slot, (mark, &value)) in marks.iter_mut().zip(sums).enumerate() {
+        if std::mem::take(mark) != 0 {
+            out.push(start + slot as u32, value);
         }
     }
 }
@@ -94,18 +93,26 @@ pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u3
 }
 
 #[inline(always)]
-pub(crate) fn marked(marks: &[u64], base: u32, indices: &[u32], values: &[f32], out: &mut Entries) {
+pub(crate) fn common(
+    marks: &Marks,
+    start: u32,
+    indices: &[u32],
+    values: &[f32],
+    out: &mut Entries,
+) -> usize {
+    let inside = |index: u32| (index.wrapping_sub(start) as usize) < Window::LEN;
+    let count = indices.iter().take_while(|&&index| inside(index)).count();
     let mut end = out.len();
-    out.indices.resize(end + indices.len(), 0);
-    out.values.resize(end + indices.len(), 0.0);
-    for (&index, &value) in indices.iter().zip(values) {
-        let offset = index.wrapping_sub(base) as usize;
+    out.indices.resize(end + count, 0);
+    out.values.resize(end + count, 0.0);
+    for (&index, &value) in indices[..count].iter().zip(values) {
         out.indices[end] = index;
         out.values[end] = value;
-        end += (marks[offset / 64] >> (offset % 64) & 1) as usize;
+        end += usize::from(marks[index.wrapping_sub(start) as usize]);
     }
     out.indices.truncate(end);
     out.values.truncate(end);
+    count
 }
 
 /// Written without branches on the data, which no predictor could guess: every entry goes to the end of the list, and the end

@@ -4,6 +4,7 @@ use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
 use crate::Entries;
 use crate::portable::check_indices;
+use crate::window::{Marks, Sums};
 
 /// From this many elements of `work` on, a pass stores past the cache (non-temporal).
 ///
@@ -130,14 +131,22 @@ pub(crate) fn scatter(dense: &mut [f32], indices: &[u32], values: &[f32]) {
     }
 }
 
-/// Writes entries four at a time, whether a word has four marks, fewer or none: a loop over the bits would guess its end wrong at
-/// every word. (Compressing all four registers of a word took longer.)
+/// Writes entries four at a time, whether 64 elements have four marks, fewer or none: a loop over the marks would guess its end
+/// wrong every time. `bits` is a bit for each of 64 bytes that is not zero.
 #[inline(always)]
-pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entries) {
-    let most: usize = marks.iter().map(|bits| bits.count_ones() as usize).sum();
+pub(crate) fn drain(
+    bits: impl Fn(&[u8; 64]) -> u64,
+    marks: &mut Marks,
+    sums: &Sums,
+    start: u32,
+    most: usize,
+    out: &mut Entries,
+) {
     let mut sink = Sink::new(out, most);
-    for (word, (&bits, values)) in marks.iter().zip(window.as_chunks::<64>().0).enumerate() {
-        let mut rest = bits;
+    let words = marks.as_chunks_mut().0.iter_mut();
+    for (word, (marks, values)) in words.zip(sums.as_chunks::<64>().0).enumerate() {
+        let mut rest = bits(marks);
+        *marks = [0; 64];
         loop {
             let (indices, slots) = sink.end();
             let count = rest.count_ones().min(4);
@@ -146,7 +155,7 @@ pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entrie
                 let offset = rest.trailing_zeros() as usize & 63;
                 // SAFETY: a sink with room takes 16 elements at its end.
                 unsafe {
-                    *indices.add(i) = base + (word * 64 + offset) as u32;
+                    *indices.add(i) = start + (word * 64 + offset) as u32;
                     *slots.add(i) = values[offset];
                 }
                 rest &= rest.wrapping_sub(1);
@@ -159,4 +168,12 @@ pub(crate) fn compact(marks: &[u64], window: &[f32], base: u32, out: &mut Entrie
     }
     // SAFETY: the entries counted are the marks, which were all written.
     unsafe { sink.finish() };
+}
+
+/// Asks for the line of an element before it is read.
+#[inline(always)]
+pub(crate) fn prefetch_entry(dense: &[f32], index: u32) {
+    let ahead = dense.as_ptr().wrapping_add(index as usize);
+    // SAFETY: a prefetch does not access memory in the sense of the language and never faults; SSE is part of x86-64.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.cast()) };
 }

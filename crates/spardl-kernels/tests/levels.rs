@@ -56,6 +56,17 @@ fn threshold() -> impl Strategy<Value = f32> + Clone {
     ]
 }
 
+/// Ascending indices up to twice the length of a window: a few, many, or every one of a stretch.
+fn ascending() -> impl Strategy<Value = Vec<u32>> {
+    let most = 2 * Window::LEN as u32;
+    let some = |count| prop::collection::btree_set(0..most, count);
+    prop_oneof![
+        some(0..40).prop_map(Vec::from_iter),
+        some(0..900).prop_map(Vec::from_iter),
+        (0..most, 0..most).prop_map(|(a, b)| (a.min(b)..a.max(b)).collect()),
+    ]
+}
+
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
@@ -193,32 +204,67 @@ proptest! {
     }
 
     #[test]
-    fn compact_and_marked_find_the_marked_elements_at_every_level(
-        marks in proptest::collection::vec(prop_oneof![Just(0), Just(u64::MAX), any::<u64>()], 0..9),
-        base in prop_oneof![Just(0u32), 0u32..1 << 31, Just(u32::MAX - 1023)],
-        keep in any::<u64>(),
+    fn a_window_adds_lists_as_a_map_does_at_every_level(
+        lists in prop::collection::vec(ascending(), 1..4),
+        marked in ascending(),
+        start in prop_oneof![Just(0u32), Just(1_000), Just(u32::MAX - 8191)],
     ) {
-        let window: Vec<f32> = (0..marks.len() * 64).map(|i| i as f32 + 0.5).collect();
-        let is_marked = |i: usize| marks[i / 64] >> (i % 64) & 1 == 1;
-        let listed: Vec<usize> = (0..window.len()).filter(|i| keep >> (i % 61) & 1 == 1).collect();
-        let entries = |positions: &mut dyn Iterator<Item = usize>| {
-            let mut all = earlier();
-            for i in positions {
-                all.indices.push(base + i as u32);
-                all.values.push(window[i]);
+        const LEN: u32 = Window::LEN as u32;
+        let value = |list: usize, index: u32| (list as f32 + 0.5) * 1e-3 - index as f32;
+        // What lies behind the window is not looked at.
+        let inside = |list: &[u32]| list.iter().filter(|&&index| index < LEN).count();
+        let dense: Vec<f32> = (0..2 * LEN).map(|i| i as f32 * 0.25).collect();
+        let mut sums = std::collections::BTreeMap::new();
+        for (at, list) in lists.iter().enumerate() {
+            for &index in &list[..inside(list)] {
+                let before = sums.get(&index).copied().unwrap_or(dense[index as usize]);
+                sums.insert(index, if at == 0 { value(at, index) } else { before + value(at, index) });
             }
-            all
-        };
-        let all = entries(&mut (0..window.len()).filter(|&i| is_marked(i)));
-        let some = entries(&mut listed.iter().copied().filter(|&i| is_marked(i)));
-        let indices: Vec<u32> = listed.iter().map(|&i| base + i as u32).collect();
-        let values: Vec<f32> = listed.iter().map(|&i| window[i]).collect();
+        }
         for level in Level::available() {
-            let (mut compacted, mut found) = (earlier(), earlier());
-            compact(level, &marks, &window, base, &mut compacted);
-            marked(level, &marks, base, &indices, &values, &mut found);
-            prop_assert!(same_candidates(&compacted, &all));
-            prop_assert!(same_candidates(&found, &some));
+            let mut window = Window::new(77);
+            window.mark(&[78, 79]);
+            // Twice, because a window is used again and again; `add` needs indices of `dense`, so only the first is moved.
+            for start in [start, 0] {
+                window.move_to(start);
+                let (mut out, mut expected) = (earlier(), earlier());
+                for (at, list) in lists.iter().enumerate() {
+                    let values: Vec<f32> = list.iter().map(|&index| value(at, index)).collect();
+                    let count = if at == 0 {
+                        let indices: Vec<u32> = list.iter().map(|&i| i.wrapping_add(start)).collect();
+                        window.put(&indices, &values)
+                    } else if start == 0 {
+                        window.add(&dense, list, &values)
+                    } else {
+                        continue;
+                    };
+                    prop_assert_eq!(count, inside(list));
+                }
+                window.drain(level, &mut out);
+                for (&index, &sum) in &sums {
+                    let first = lists[0].contains(&index);
+                    if start == 0 || first {
+                        expected.indices.push(index + start);
+                        expected.values.push(if start == 0 { sum } else { value(0, index) });
+                    }
+                }
+                prop_assert!(same_candidates(&out, &expected), "{}", level.name());
+                window.drain(level, &mut out);
+                prop_assert!(same_candidates(&out, &expected), "a drained window is empty");
+
+                let indices: Vec<u32> = lists[0].iter().map(|&i| i.wrapping_add(start)).collect();
+                let values: Vec<f32> = lists[0].iter().map(|&i| value(0, i)).collect();
+                let marks: Vec<u32> = marked.iter().map(|&i| i.wrapping_add(start)).collect();
+                prop_assert_eq!(window.mark(&marks), inside(&marked));
+                let mut out = earlier();
+                prop_assert_eq!(window.common(level, &indices, &values, &mut out), inside(&lists[0]));
+                let mut expected = earlier();
+                for &index in lists[0].iter().filter(|i| **i < LEN && marked.contains(i)) {
+                    expected.indices.push(index + start);
+                    expected.values.push(value(0, index));
+                }
+                prop_assert!(same_candidates(&out, &expected), "{}", level.name());
+            }
         }
     }
 

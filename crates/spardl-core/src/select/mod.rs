@@ -13,17 +13,16 @@
 //!
 //! Ties go to the lower index; zeros are never selected.
 
+mod merge;
 mod ranks;
-mod window;
 
-use spardl_kernels::{Entries, Level};
+use spardl_kernels::{Entries, Level, Window};
 
 use crate::codec::ValueType;
 use crate::feedback::Feedback;
 use crate::list::magnitude;
 use crate::partition::Partition;
 use ranks::{Limit, Ranks};
-use window::Window;
 
 /// What is known of a block in this step.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +86,7 @@ impl Selector {
             selected: 0,
             ranks: Ranks::default(),
             spare: Entries::default(),
-            window: Window::default(),
+            window: Window::new(0),
         }
     }
 
@@ -163,7 +162,8 @@ impl Selector {
         self.spare.clear();
         let range = self.partition.range(block);
         let (kernels, lists) = (self.kernels, &overlay.pending);
-        self.window.fold(
+        merge::fold(
+            &mut self.window,
             kernels,
             range,
             work,
@@ -390,8 +390,14 @@ impl Selector {
         let range = self.partition.range(block);
         self.spare.clear();
         let known = &self.overlays[block].entries;
-        self.window
-            .intersect(self.kernels, range, known, finals, &mut self.spare);
+        merge::intersect(
+            &mut self.window,
+            self.kernels,
+            range,
+            known,
+            finals,
+            &mut self.spare,
+        );
         let Entries { indices, values } = &self.spare;
         spardl_kernels::scatter(self.kernels, work, indices, values);
     }

@@ -1,0 +1,44 @@
+//! Merging of ascending lists of one block, window by window.
+
+use std::ops::Range;
+
+use spardl_kernels::{Entries, Level, Window};
+
+/// `known` plus the received `lists` in their order; where an index is not known yet, its value in `work` comes first.
+pub(super) fn fold(
+    window: &mut Window,
+    kernels: Level,
+    range: Range<usize>,
+    work: &[f32],
+    known: &Entries,
+    lists: &[Entries],
+    out: &mut Entries,
+) {
+    out.reserve(known.len() + lists.iter().map(Entries::len).sum::<usize>());
+    let mut at = vec![0; lists.len() + 1];
+    for start in range.step_by(Window::LEN) {
+        window.move_to(start as u32);
+        at[0] += window.put(&known.indices[at[0]..], &known.values[at[0]..]);
+        for (list, at) in lists.iter().zip(&mut at[1..]) {
+            *at += window.add(work, &list.indices[*at..], &list.values[*at..]);
+        }
+        window.drain(kernels, out);
+    }
+}
+
+/// The entries of `known` whose indices are among `finals`.
+pub(super) fn intersect(
+    window: &mut Window,
+    kernels: Level,
+    range: Range<usize>,
+    known: &Entries,
+    finals: &[u32],
+    out: &mut Entries,
+) {
+    let (mut at, mut at_final) = (0, 0);
+    for start in range.step_by(Window::LEN) {
+        window.move_to(start as u32);
+        at_final += window.mark(&finals[at_final..]);
+        at += window.common(kernels, &known.indices[at..], &known.values[at..], out);
+    }
+}
