@@ -115,3 +115,20 @@ pub(crate) fn names(folder: &Path) -> Result<Vec<String>, DataError> {
     names.sort_unstable();
     Ok(names)
 }
+
+/// A file as text; bytes that are not UTF-8 become replacement characters.
+pub(crate) fn text(path: &Path) -> Result<String, DataError> {
+    let bytes = read(path)?;
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()))
+}
+
+/// The folders in a folder, sorted; none if it is not there.
+pub(crate) fn folders(folder: &Path) -> Result<Vec<String>, DataError> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut names = names(folder)?;
+    names.retain(|name| folder.join(name).is_dir());
+    Ok(names)
+}

@@ -7,14 +7,21 @@
 mod cifar;
 mod disk;
 mod error;
+mod imagenet;
 mod images;
+mod imdb;
+mod language;
 mod mnist;
 mod prefetch;
 mod random;
 mod sampler;
+mod sequences;
 mod sets;
 mod subset;
 mod synthetic;
+mod synthetic_text;
+mod text;
+mod words;
 
 use std::sync::Arc;
 

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{Data, DataError, cifar, mnist, random, subset, synthetic};
+use super::{
+    Data, DataError, cifar, imagenet, imdb, mnist, random, subset, synthetic, synthetic_text, text,
+};
 
 /// What to open, and how.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +76,22 @@ pub const SETS: &[Set] = &[
         open: synthetic::images,
     },
     Set {
+        name: "synthetic-text",
+        title: "the synthetic text",
+        about: "a generated text in which one of four words follows each word; no model gets below a loss of 1.213",
+        expects: "nothing",
+        source: "it is made from the seed",
+        open: synthetic_text::text,
+    },
+    Set {
+        name: "synthetic-reviews",
+        title: "the synthetic reviews",
+        about: "generated sequences of 20 to 40 words, good or bad, 4096 to learn from, 1024 to test",
+        expects: "nothing",
+        source: "it is made from the seed",
+        open: synthetic_text::reviews,
+    },
+    Set {
         name: "mnist",
         title: "MNIST",
         about: "handwritten digits, 1 x 28 x 28, 10 classes, 60,000 + 10,000",
@@ -96,6 +114,40 @@ pub const SETS: &[Set] = &[
         expects: "train.bin and test.bin, here or in cifar100/ or cifar-100-binary/",
         source: "get cifar-100-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it there",
         open: cifar::open100,
+    },
+    Set {
+        name: "imagenet",
+        title: "ImageNet",
+        about: "photographs of any size, made 3 x 224 x 224, a class for each folder; decoded when needed, cropped at random",
+        expects: "train/ and val/ with a folder of JPEG (or PNG) files for each class, here or in imagenet/",
+        source: "get ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar from https://image-net.org (after registration) \
+                 and unpack them into a folder per class",
+        open: imagenet::open,
+    },
+    Set {
+        name: "imdb",
+        title: "IMDB",
+        about: "film reviews, good or bad, 25,000 + 25,000; the 50,000 most frequent words, the last 500 of a review",
+        expects: "{train,test}/{pos,neg}/*.txt, here or in imdb/ or aclImdb/",
+        source: "get aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/ and unpack it there",
+        open: imdb::open,
+    },
+    Set {
+        name: "text",
+        title: "text",
+        about: "any plain text, for language models: words or characters; the last tenth is the test set",
+        expects: "a .txt file, or a folder of them, or such a folder called text/",
+        source: "any text will do, for example a book from https://www.gutenberg.org as plain text",
+        open: text::open,
+    },
+    Set {
+        name: "wikitext",
+        title: "WikiText",
+        about: "articles of Wikipedia, cut into words by its makers (wikitext-2 or wikitext-103), for language models",
+        expects: "wiki.train.tokens and wiki.test.tokens (or .raw), here or in wikitext-2/ or wikitext-103/ (or -raw)",
+        source: "get the original zip, for example from https://huggingface.co/datasets/mattdangerw/wikitext-103-raw, \
+                 and unpack it there",
+        open: text::open_wiki,
     },
 ];
 

@@ -12,7 +12,7 @@ const TEST: usize = 2048;
 /// Waves that a pattern is the sum of.
 const WAVES: usize = 4;
 /// How strong a pattern is: its norm, where the noise of a pixel has deviation 1.
-const STRENGTH: f32 = 9.0;
+const STRENGTH: f32 = 10.0;
 /// Steps of a byte for a deviation of the noise; black and white are five deviations away.
 const CONTRAST: f32 = 25.0;
 
