@@ -1,0 +1,228 @@
+//! A chart as a figure: legend, picture, notes.
+
+use std::fmt::{self, Formatter, Write as _};
+
+use super::curve::{self, Piece};
+use super::scale::Scale;
+use super::{Chart, Escaped, Series};
+
+const WIDTH: f64 = 820.0;
+const HEIGHT: f64 = 400.0;
+const RIGHT: f64 = 30.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 48.0;
+const PLOT_HEIGHT: f64 = HEIGHT - TOP - BOTTOM;
+
+/// Colours in the style sheet; after that many curves they come again with other dashes.
+const COLOURS: usize = 7;
+const DASHES: [&str; 4] = ["none", "7 4", "2 4", "9 3 2 3"];
+/// Curves with at most so many points have their points marked.
+const MARKED: usize = 40;
+
+pub(super) fn write_chart(f: &mut Formatter<'_>, chart: &Chart) -> fmt::Result {
+    let curves: Vec<Curve> = chart.series.iter().map(|s| Curve::of(s, chart)).collect();
+    writeln!(f, "<h2>{}</h2>\n<figure>", Escaped(&chart.title))?;
+    write_legend(f, chart)?;
+    let values = |of: fn(&(f64, f64)) -> f64| {
+        let pieces = curves.iter().flat_map(|curve| &curve.pieces);
+        pieces.flatten().map(of)
+    };
+    let x = Scale::over(values(|point| point.0), chart.log_x);
+    let y = Scale::over(values(|point| point.1), chart.log_y).map(Scale::padded);
+    match x.zip(y).map(|(x, y)| Plot::new(x, y)) {
+        None => write_empty(f)?,
+        Some(plot) => {
+            open_svg(f, chart, &plot)?;
+            write_axes(f, chart, &plot)?;
+            for (i, curve) in curves.iter().enumerate() {
+                write_curve(f, i, curve, &plot)?;
+            }
+            let bottom = TOP + PLOT_HEIGHT;
+            writeln!(
+                f,
+                "<line class=\"cross\" x1=\"0\" x2=\"0\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n</svg>"
+            )?;
+        }
+    }
+    writeln!(f, "<div class=\"tip\"></div>")?;
+    for curve in curves.iter().filter(|curve| curve.hidden > 0) {
+        let (name, hidden) = (Escaped(curve.name), curve.hidden);
+        let log = if chart.log_x || chart.log_y {
+            " or not above zero"
+        } else {
+            ""
+        };
+        let points = if hidden == 1 { "point" } else { "points" };
+        writeln!(
+            f,
+            "<p class=\"note\">{name}: {hidden} {points} not drawn (not finite{log})</p>"
+        )?;
+    }
+    writeln!(f, "</figure>")
+}
+
+/// The axes and where they are on the page.
+struct Plot {
+    x: Scale,
+    y: Scale,
+    left: f64,
+}
+
+impl Plot {
+    /// Leaves room for the longest name on the y axis.
+    fn new(x: Scale, y: Scale) -> Self {
+        let names = y.ticks().into_iter().map(|(_, name)| name.len());
+        let left = 36.0 + 6.8 * names.max().unwrap_or(0) as f64;
+        Self { x, y, left }
+    }
+
+    fn width(&self) -> f64 {
+        WIDTH - RIGHT - self.left
+    }
+
+    fn right_of(&self, place: f64) -> f64 {
+        self.left + place * self.width()
+    }
+
+    fn down_to(place: f64) -> f64 {
+        TOP + (1.0 - place) * PLOT_HEIGHT
+    }
+}
+
+/// What is drawn of a series, in its own units.
+struct Curve<'a> {
+    name: &'a str,
+    pieces: Vec<Piece>,
+    hidden: usize,
+    smooth: bool,
+}
+
+impl<'a> Curve<'a> {
+    fn of(series: &'a Series, chart: &Chart) -> Self {
+        let shown =
+            |&(x, y): &(f64, f64)| Scale::shows(chart.log_x, x) && Scale::shows(chart.log_y, y);
+        let (pieces, hidden) = curve::pieces(&series.points, shown);
+        Self {
+            name: &series.name,
+            pieces,
+            hidden,
+            smooth: chart.smooth,
+        }
+    }
+}
+
+fn write_legend(f: &mut Formatter<'_>, chart: &Chart) -> fmt::Result {
+    writeln!(f, "<ul class=\"legend\">")?;
+    for (i, series) in chart.series.iter().enumerate() {
+        let (stroke, name) = (stroke(i), Escaped(&series.name));
+        writeln!(
+            f,
+            "<li><svg viewBox=\"0 0 26 10\" aria-hidden=\"true\"><path class=\"line\" d=\"M1 5L25 5\" {stroke}/></svg>{name}</li>"
+        )?;
+    }
+    writeln!(f, "</ul>")
+}
+
+fn stroke(i: usize) -> String {
+    let colour = i % COLOURS;
+    let dash = DASHES[i / COLOURS % DASHES.len()];
+    format!("stroke=\"var(--c{colour})\" stroke-dasharray=\"{dash}\"")
+}
+
+fn write_empty(f: &mut Formatter<'_>) -> fmt::Result {
+    let middle = WIDTH / 2.0;
+    writeln!(
+        f,
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} 80\" role=\"img\"><text x=\"{middle}\" y=\"44\" text-anchor=\"middle\">\
+         nothing to draw</text></svg>"
+    )
+}
+
+fn open_svg(f: &mut Formatter<'_>, chart: &Chart, plot: &Plot) -> fmt::Result {
+    let data = |scale: &Scale| format!("{} {} {}", scale.low, scale.high, u8::from(scale.log));
+    let (x, y) = (data(&plot.x), data(&plot.y));
+    let (left, width) = (plot.left, plot.width());
+    let title = Escaped(&chart.title);
+    writeln!(
+        f,
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\" \
+         data-plot=\"{left:.1} {TOP} {width:.1} {PLOT_HEIGHT}\" data-x=\"{x}\" data-y=\"{y}\">"
+    )
+}
+
+fn write_axes(f: &mut Formatter<'_>, chart: &Chart, plot: &Plot) -> fmt::Result {
+    let (left, right, bottom) = (plot.left, plot.right_of(1.0), TOP + PLOT_HEIGHT);
+    for (place, name) in plot.x.ticks() {
+        let at = plot.right_of(place);
+        let below = bottom + 18.0;
+        writeln!(
+            f,
+            "<line class=\"grid\" x1=\"{at:.2}\" x2=\"{at:.2}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
+             <text x=\"{at:.2}\" y=\"{below}\" text-anchor=\"middle\">{name}</text>"
+        )?;
+    }
+    for (place, name) in plot.y.ticks() {
+        let at = Plot::down_to(place);
+        let (beside, base) = (left - 8.0, at + 4.0);
+        writeln!(
+            f,
+            "<line class=\"grid\" x1=\"{left:.2}\" x2=\"{right:.2}\" y1=\"{at:.2}\" y2=\"{at:.2}\"/>\
+             <text x=\"{beside:.2}\" y=\"{base:.2}\" text-anchor=\"end\">{name}</text>"
+        )?;
+    }
+    let (middle_x, middle_y) = (plot.right_of(0.5), Plot::down_to(0.5));
+    let base = HEIGHT - 8.0;
+    let (x_label, y_label) = (Escaped(&chart.x_label), Escaped(&chart.y_label));
+    writeln!(
+        f,
+        "<path class=\"frame\" d=\"M{left:.2} {TOP}V{bottom}H{right:.2}\"/>\n\
+         <text x=\"{middle_x:.2}\" y=\"{base}\" text-anchor=\"middle\">{x_label}</text>\n\
+         <text x=\"14\" y=\"{middle_y}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {middle_y})\">{y_label}</text>"
+    )
+}
+
+fn write_curve(f: &mut Formatter<'_>, i: usize, curve: &Curve<'_>, plot: &Plot) -> fmt::Result {
+    let place = |piece: &Piece| -> Piece {
+        let on_page = piece.iter().map(|&(x, y)| {
+            let right = plot.right_of(plot.x.place(x));
+            (right, Plot::down_to(plot.y.place(y)))
+        });
+        curve::thinned(&on_page.collect::<Piece>(), WIDTH)
+    };
+    let (stroke, name) = (stroke(i), Escaped(curve.name));
+    let mut line: Vec<Piece> = curve.pieces.iter().map(place).collect();
+    if curve.smooth {
+        writeln!(f, "<path class=\"raw\" d=\"{}\" {stroke}/>", path(&line))?;
+        let smooth = |piece: &Piece| place(&curve::smoothed(piece));
+        line = curve.pieces.iter().map(smooth).collect();
+    }
+    writeln!(
+        f,
+        "<path class=\"line\" d=\"{}\" data-name=\"{name}\" {stroke}><title>{name}</title></path>",
+        path(&line)
+    )?;
+    let few = line.iter().map(Vec::len).sum::<usize>() <= MARKED;
+    let colour = i % COLOURS;
+    // A piece of one point is no line: only a mark shows it.
+    for piece in line.iter().filter(|piece| few || piece.len() == 1) {
+        for (right, down) in piece {
+            writeln!(
+                f,
+                "<circle cx=\"{right:.2}\" cy=\"{down:.2}\" r=\"3\" fill=\"var(--c{colour})\"/>"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn path(pieces: &[Piece]) -> String {
+    let mut path = String::new();
+    for piece in pieces {
+        for (i, (right, down)) in piece.iter().enumerate() {
+            let command = if i == 0 { 'M' } else { 'L' };
+            // Writing to a text cannot fail.
+            let _ = write!(path, "{command}{right:.2} {down:.2}");
+        }
+    }
+    path
+}
