@@ -12,6 +12,7 @@
 //! | AVX2, one call | 1.06 | 1.00 | 1.05 | 1.09 | 1.12 |
 //! | portable, one call | 1.77 | 1.77 | 1.99 | 2.18 | 2.67 |
 //!
+//! (Measured before the candidates were taken out late, see below; the last column of a pass is now about 0.08 less.)
 //! In most other runs the machine was busier (plain loop up to 16 ms); the AVX-512 figures at 1 and 1.5 % lay between 0.87
 //! and 1.19. `add_assign` at this level took 0.83 of the plain loop: against the fastest loop in place the pass takes about 1.25.
 //!
@@ -19,11 +20,11 @@
 //!
 //! - Plain stores: 1.6, since they read the lines of `work` before overwriting them; non-temporal stores do not.
 //! - No software prefetch: 1.1 to 1.4. Loads that a mispredicted branch delays are then not under way early enough.
-//! - No branch (compress and store every register): 1.2 with prefetch. The candidates' stores may queue behind the
-//!   non-temporal ones. In `extract`, which stores nothing else, it costs nothing and is the simpler code.
-//! - Groups of 2 or 8 registers per branch, or a second branch per register: no better.
-//! - Positions by bit scan of a 64-bit mask, values added again from the cache: the same at 1 to 3 %, slower by a tenth at
-//!   0.1 % and by half at 90 %.
+//! - A branch per 64 elements and compress-and-store of the registers with a candidate: 0.07 to 0.1 more than now, about as much as no
+//!   branch at all (compress and store every register). It is not the branch: the candidates' stores queue among the
+//!   non-temporal ones. So the pass keeps a mask per 64 elements, and a chunk of 4096 elements later turns the masks into indices
+//!   and adds the values again from the cache. (In `extract`, which stores nothing else, compressing at once costs nothing.)
+//! - Prefetching the list of candidates: nothing. Prefetching 4 or 8 KiB ahead: nothing, or worse. `prefetchnta`: twice as slow.
 //! - Arrays that stay in the cache (65,536 elements, plain stores): 1.1 without candidates, 1.8 at 1 %. There the branches show.
 
 use std::arch::x86_64::*;
@@ -109,7 +110,8 @@ fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
     for ((r_chunk, g_chunk), w_chunk) in chunks {
         let mut sink = Sink::new(out, if EXTRACT { r_chunk.len() * GROUP } else { 0 });
         let mut largest = _mm512_setzero_si512();
-        for ((r, g), w) in r_chunk.iter().zip(g_chunk).zip(w_chunk) {
+        let mut found = [0; CHUNK / GROUP];
+        for (((r, g), w), found) in r_chunk.iter().zip(g_chunk).zip(w_chunk).zip(&mut found) {
             if ADD {
                 prefetch(r);
             }
@@ -119,8 +121,6 @@ fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
                 g.as_chunks::<WIDTH>().0,
                 w.as_chunks_mut::<WIDTH>().0,
             );
-            let mut values = [_mm512_setzero_ps(); GROUP / WIDTH];
-            let mut masks = [0; GROUP / WIDTH];
             for j in 0..GROUP / WIDTH {
                 let value = if ADD {
                     _mm512_add_ps(load(&r[j]), load(&g[j]))
@@ -135,18 +135,26 @@ fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
                 } else {
                     store(&mut w[j], value);
                 }
-                values[j] = value;
-                masks[j] = _mm512_cmpge_epu32_mask(bits, limits);
+                *found |= u64::from(_mm512_cmpge_epu32_mask(bits, limits)) << (j * WIDTH);
             }
-            if EXTRACT && any(&masks) {
-                for j in 0..GROUP / WIDTH {
-                    // SAFETY: the sink was made for every element of the chunk, and each is offered once.
-                    unsafe { push(&mut sink, start + (j * WIDTH) as u32, masks[j], values[j]) };
-                }
-            }
-            start = start.wrapping_add(GROUP as u32);
         }
-        // SAFETY: `push` counts what it writes; the chunk has no more elements than the sink has room for.
+        if EXTRACT {
+            // SAFETY: the sink was made for every element of the chunk, and the masks have no others.
+            let count = unsafe { put_indices(&mut sink, start, &found[..r_chunk.len()]) };
+            let (r, g) = (r_chunk.as_flattened(), g_chunk.as_flattened());
+            let sum = |slot| {
+                let slot = _mm512_min_epu32(slot, _mm512_set1_epi32(r.len() as i32 - 1));
+                // SAFETY: every slot lies in the chunk, which is not empty.
+                unsafe {
+                    let r = _mm512_i32gather_ps::<4>(slot, r.as_ptr());
+                    _mm512_add_ps(r, _mm512_i32gather_ps::<4>(slot, g.as_ptr()))
+                }
+            };
+            // SAFETY: so many indices were just put.
+            unsafe { put_values(&mut sink, start, count, sum) };
+        }
+        start = start.wrapping_add((r_chunk.len() * GROUP) as u32);
+        // SAFETY: what was counted was put; the chunk has no more elements than the sink has room for.
         unsafe { sink.finish() };
         if _mm512_reduce_max_epu32(largest) >= INFINITE {
             return false;
@@ -266,69 +274,24 @@ pub(crate) fn common(
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
-    if is_x86_feature_detected!("avx512vbmi2") {
-        // SAFETY: the CPU has what the function needs beyond this level.
-        unsafe { drain_by_bytes(marks, sums, start, most, out) };
-    } else {
-        x86::drain(|bytes| set_bytes(bytes), marks, sums, start, most, out);
-    }
-}
-
-/// Drains with the compress instruction for bytes, which turns 64 marks into positions at once; then all values are gathered.
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx2,bmi1,bmi2,lzcnt,popcnt"
-)]
-fn drain_by_bytes(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
-    const LANES: [u8; 64] = {
-        let mut lanes = [0; 64];
-        let mut lane = 0;
-        while lane < 64 {
-            lanes[lane] = lane as u8;
-            lane += 1;
-        }
-        lanes
-    };
-    // SAFETY: the array is a whole register; the load needs no alignment.
-    let lanes = unsafe { _mm512_loadu_si512(LANES.as_ptr().cast()) };
-    let starts = _mm512_set1_epi32(start as i32);
-    let mut sink = Sink::new(out, most);
-    let (indices, values) = sink.end();
-    let mut count = 0;
-    let words = marks.as_chunks_mut::<64>().0.iter_mut();
-    for (word, marks) in words.take(Window::LEN / 64).enumerate() {
-        let mut mask = set_bytes(marks);
+    let mut found = [0; Window::LEN / 64];
+    for (found, marks) in found.iter_mut().zip(marks.as_chunks_mut().0) {
+        *found = set_bytes(marks);
         *marks = [0; 64];
-        let first = _mm512_add_epi32(starts, _mm512_set1_epi32((word * 64) as i32));
-        loop {
-            let positions = _mm512_castsi512_si128(_mm512_maskz_compress_epi8(mask, lanes));
-            let index = _mm512_add_epi32(first, _mm512_cvtepu8_epi32(positions));
-            // SAFETY: the sink was made for as many entries as there are marks, and takes 16 elements at its end.
-            unsafe { _mm512_storeu_epi32(indices.add(count).cast(), index) };
-            let more = mask.count_ones() as usize;
-            count += more.min(WIDTH);
-            if more <= WIDTH {
-                break;
-            }
-            mask &= !_pdep_u64(0xffff, mask);
-        }
     }
-    let last = _mm512_set1_epi32(Window::LEN as i32 - 1);
-    for at in (0..count).step_by(WIDTH) {
-        let written = 0xffff_u16 >> (WIDTH - (count - at).min(WIDTH));
-        // SAFETY: the lanes that are read were written above; every slot is inside the window because of the mask, and what is
-        // written ends less than 16 elements after the last entry.
-        unsafe {
-            let index = _mm512_maskz_loadu_epi32(written, indices.add(at).cast());
-            let slot = _mm512_and_si512(_mm512_sub_epi32(index, starts), last);
-            _mm512_storeu_ps(
-                values.add(at),
-                _mm512_i32gather_ps::<4>(slot, sums.as_ptr()),
-            );
-        }
+    let mut sink = Sink::new(out, most);
+    // SAFETY: the sink was made for as many entries as there are marks.
+    let count = unsafe { put_indices(&mut sink, start, &found) };
+    let value = |slot| {
+        let slot = _mm512_and_si512(slot, _mm512_set1_epi32(Window::LEN as i32 - 1));
+        // SAFETY: the mask keeps every slot in the window.
+        unsafe { _mm512_i32gather_ps::<4>(slot, sums.as_ptr()) }
+    };
+    // SAFETY: so many indices were just put, and then counted.
+    unsafe {
+        put_values(&mut sink, start, count, value);
+        sink.finish();
     }
-    sink.advance(count as u32);
-    // SAFETY: all entries up to `count`, which is the number of marks, were written.
-    unsafe { sink.finish() };
 }
 
 /// A bit for each byte that is not zero.
@@ -378,9 +341,104 @@ fn round_bf16(bits: __m512i) -> __m512i {
     _mm512_and_si512(rounded, _mm512_set1_epi32(0xffff_0000_u32 as i32))
 }
 
-/// Is any bit of any mask set?
-fn any(masks: &[__mmask16]) -> bool {
-    masks.iter().fold(0, |all, mask| all | mask) != 0
+/// Puts the indices of the bits of `masks`, the lowest of which is `start`, at the end of the sink, and returns how many; they do not
+/// count yet.
+///
+/// # Safety
+///
+/// The sink has room for all of them.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+unsafe fn put_indices(sink: &mut Sink<'_>, start: u32, masks: &[u64]) -> usize {
+    if is_x86_feature_detected!("avx512vbmi2") {
+        // SAFETY: the CPU has what the function needs beyond this level; the caller's contract.
+        return unsafe { put_indices_by_bytes(sink, start, masks) };
+    }
+    let (indices, _) = sink.end();
+    let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let (mut count, mut first) = (0, start);
+    for &mask in masks {
+        for part in 0..if mask == 0 { 0 } else { 64 / WIDTH } {
+            let mask = (mask >> (part * WIDTH)) as __mmask16;
+            let base = _mm512_set1_epi32(first.wrapping_add((part * WIDTH) as u32) as i32);
+            let index = _mm512_maskz_compress_epi32(mask, _mm512_add_epi32(lanes, base));
+            // SAFETY: the sink takes 16 elements at the end of what it has room for.
+            unsafe { _mm512_storeu_epi32(indices.add(count).cast(), index) };
+            count += mask.count_ones() as usize;
+        }
+        first = first.wrapping_add(64);
+    }
+    count
+}
+
+/// [`put_indices`] with the compress instruction for bytes, which turns 64 bits into positions at once: no branch but for
+/// more than 16 of them.
+///
+/// # Safety
+///
+/// As [`put_indices`].
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx2,bmi1,bmi2,lzcnt,popcnt"
+)]
+unsafe fn put_indices_by_bytes(sink: &mut Sink<'_>, start: u32, masks: &[u64]) -> usize {
+    const LANES: [u8; 64] = {
+        let mut lanes = [0; 64];
+        let mut lane = 0;
+        while lane < 64 {
+            lanes[lane] = lane as u8;
+            lane += 1;
+        }
+        lanes
+    };
+    // SAFETY: the array is a whole register; the load needs no alignment.
+    let lanes = unsafe { _mm512_loadu_si512(LANES.as_ptr().cast()) };
+    let (indices, _) = sink.end();
+    let (mut count, mut first) = (0, start);
+    for &mask in masks {
+        let mut mask = mask;
+        loop {
+            let positions = _mm512_castsi512_si128(_mm512_maskz_compress_epi8(mask, lanes));
+            let base = _mm512_set1_epi32(first as i32);
+            let index = _mm512_add_epi32(base, _mm512_cvtepu8_epi32(positions));
+            // SAFETY: the sink takes 16 elements at the end of what it has room for.
+            unsafe { _mm512_storeu_epi32(indices.add(count).cast(), index) };
+            let more = mask.count_ones() as usize;
+            count += more.min(WIDTH);
+            if more <= WIDTH {
+                break;
+            }
+            mask &= !_pdep_u64(0xffff, mask);
+        }
+        first = first.wrapping_add(64);
+    }
+    count
+}
+
+/// Puts the values of the `count` indices at the end of the sink there too, and counts these entries. `value` gets the indices less
+/// `start`, and anything in lanes without one.
+///
+/// # Safety
+///
+/// So many indices were put there, and the sink has room for them.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+unsafe fn put_values(
+    sink: &mut Sink<'_>,
+    start: u32,
+    count: usize,
+    value: impl Fn(__m512i) -> __m512,
+) {
+    let (indices, values) = sink.end();
+    let starts = _mm512_set1_epi32(start as i32);
+    for at in (0..count).step_by(WIDTH) {
+        let lanes = 0xffff_u16 >> (WIDTH - (count - at).min(WIDTH));
+        // SAFETY: the indices that are read were put; what is written ends less than 16 elements after the last entry.
+        unsafe {
+            let index = _mm512_maskz_loadu_epi32(lanes, indices.add(at).cast());
+            _mm512_storeu_ps(values.add(at), value(_mm512_sub_epi32(index, starts)));
+        }
+    }
+    sink.advance(count as u32);
 }
 
 /// Appends the entries of `mask` to the sink.
