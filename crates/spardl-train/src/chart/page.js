@@ -27,7 +27,7 @@ for (const figure of document.querySelectorAll("figure")) {
     const right = at > left + width / 2;
     tip.style.left = right ? "" : event.clientX - box.left + 14 + "px";
     tip.style.right = right ? box.right - event.clientX + 14 + "px" : "";
-    tip.style.top = svg.offsetTop + 16 + "px";
+    tip.style.top = box.top - figure.getBoundingClientRect().top + 16 + "px";
     cross.setAttribute("x1", at);
     cross.setAttribute("x2", at);
     cross.style.visibility = "visible";
