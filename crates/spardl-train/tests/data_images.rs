@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use proptest::prelude::*;
 use spardl_train::data::{self, DataError, Request, Task};
 use spardl_train::{Data, Input};
 use tempfile::TempDir;
@@ -327,4 +328,28 @@ fn a_part_of_the_samples_is_chosen_by_the_seed() {
         "201 training samples were asked for: expected 1 to 200, what the set has"
     );
     assert!(open(1, 0, 20).is_err() && open(1, 1, 31).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_bytes_in_a_packed_file_are_read_or_refused(
+        at in 0usize..200, bytes in prop::collection::vec(any::<u8>(), 0..12), cut in 0usize..300,
+    ) {
+        let dir = folder();
+        mnist(dir.path(), "train", 9, true);
+        mnist(dir.path(), "t10k", 3, false);
+        let path = dir.path().join("train-images-idx3-ubyte.gz");
+        let mut file = fs::read(&path).unwrap();
+        for (byte, new) in file.iter_mut().skip(at).zip(&bytes) {
+            *byte = *new;
+        }
+        file.truncate(cut);
+        write(&path, &file);
+        match data::open("mnist", &request(dir.path())) {
+            Ok(data) => prop_assert_eq!(data.train.len(), 9),
+            Err(error) => prop_assert!(matches!(error, DataError::Damaged { .. }), "{}", error),
+        }
+    }
 }

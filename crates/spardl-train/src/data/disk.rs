@@ -72,7 +72,7 @@ impl Place {
             title: self.set.title,
             directory: self.directory.clone(),
             expected: self.folder.join(name),
-            source_hint: self.set.source,
+            hint: self.set.source,
         }
     }
 }

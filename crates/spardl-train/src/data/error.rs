@@ -24,7 +24,7 @@ pub enum DataError {
         expects: &'static str,
     },
     /// The set, or a part of it, is not there.
-    #[error("no {title} in {}: expected {}; {source_hint}", directory.display(), expected.display())]
+    #[error("no {title} in {}: expected {}; {hint}", directory.display(), expected.display())]
     Missing {
         /// The set.
         title: &'static str,
@@ -33,7 +33,7 @@ pub enum DataError {
         /// What should be there.
         expected: PathBuf,
         /// How to get it.
-        source_hint: &'static str,
+        hint: &'static str,
     },
     /// The operating system cannot read a file or folder.
     #[error("cannot read {}: {cause}", path.display())]

@@ -121,3 +121,139 @@ fn draw(patterns: &[Pattern], size: usize, len: usize, seed: u64) -> Images {
         vec![normalise(128.0 / 255.0, CONTRAST / 255.0)],
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Batch, Dataset, Input};
+
+    const SIZE: usize = 16;
+
+    fn opened(seed: u64) -> Data {
+        images(&Request {
+            seed,
+            ..Request::default()
+        })
+        .unwrap()
+    }
+
+    fn all(set: &dyn Dataset) -> Batch {
+        set.batch(&(0..set.len() as u32).collect::<Vec<_>>(), None)
+            .unwrap()
+    }
+
+    /// The part of a batch that a rule of images gets right.
+    fn accuracy(batch: &Batch, rule: impl Fn(&[f32]) -> usize) -> f64 {
+        let Input::Pixels(pixels) = &batch.input else {
+            panic!("images are pixels")
+        };
+        let images = pixels.chunks_exact(SIZE * SIZE).zip(&batch.targets);
+        let right = images
+            .filter(|(image, label)| rule(image) == **label as usize)
+            .count();
+        right as f64 / batch.len as f64
+    }
+
+    fn best(scores: impl Iterator<Item = f32>) -> usize {
+        scores
+            .enumerate()
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .unwrap()
+            .0
+    }
+
+    /// How well a pattern fits an image at its best place.
+    fn fit(pattern: &Pattern, image: &[f32]) -> f32 {
+        let places = SIZE - pattern.side + 1;
+        let at = |place: usize| -> f32 {
+            let lines = pattern.values.chunks_exact(pattern.side).enumerate();
+            let from = |row| (place / places + row) * SIZE + place % places;
+            lines
+                .map(|(row, line)| dot(line, &image[from(row)..]))
+                .sum()
+        };
+        (0..places * places).map(at).fold(f32::MIN, f32::max)
+    }
+
+    fn dot(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum()
+    }
+
+    /// Weights on pixels, learnt as an averaged perceptron.
+    fn perceptron(batch: &Batch) -> Vec<Vec<f32>> {
+        let Input::Pixels(pixels) = &batch.input else {
+            panic!("images are pixels")
+        };
+        let mut weights = vec![vec![0.0; SIZE * SIZE]; CLASSES];
+        let mut sums = weights.clone();
+        for (image, &label) in pixels.chunks_exact(SIZE * SIZE).zip(&batch.targets) {
+            let said = best(weights.iter().map(|w| dot(w, image)));
+            for (class, change) in [(label as usize, 1.0), (said, -1.0)] {
+                weights[class]
+                    .iter_mut()
+                    .zip(image)
+                    .for_each(|(w, x)| *w += change * x);
+            }
+            for (sum, weight) in sums.iter_mut().flatten().zip(weights.iter().flatten()) {
+                *sum += weight;
+            }
+        }
+        sums
+    }
+
+    #[test]
+    fn patterns_tell_the_images_and_weights_on_pixels_do_not() {
+        let data = opened(1);
+        let test = all(&*data.test);
+        let patterns: Vec<Pattern> = (0..CLASSES as u64)
+            .map(|class| Pattern::new(combine(combine(1, 0), class), SIZE))
+            .collect();
+        let known = accuracy(&test, |image| best(patterns.iter().map(|p| fit(p, image))));
+        assert!(known > 0.98, "{known}");
+        let weights = perceptron(&all(&*data.train));
+        let linear = accuracy(&test, |image| best(weights.iter().map(|w| dot(w, image))));
+        assert!((0.2..0.75).contains(&linear), "{linear}");
+    }
+
+    #[test]
+    fn a_seed_makes_the_same_images_everywhere() {
+        let first = |seed| opened(seed).train.batch(&[0, 1, 2, 3], None).unwrap();
+        assert_eq!(first(3), first(3));
+        assert_ne!(first(3), first(4));
+        let Input::Pixels(pixels) = first(3).input else {
+            panic!("images are pixels")
+        };
+        // The bytes that the first pixels were made of; another platform must make the same.
+        let bytes: Vec<i32> = pixels[..6]
+            .iter()
+            .map(|p| (128.0 + p * CONTRAST).round() as i32)
+            .collect();
+        assert_eq!(
+            (first(3).targets, bytes),
+            (vec![4, 9, 3, 6], vec![113, 123, 115, 73, 133, 139])
+        );
+    }
+
+    #[test]
+    fn the_size_can_be_chosen() {
+        let data = images(&Request {
+            size: Some(28),
+            ..Request::default()
+        })
+        .unwrap();
+        assert_eq!(
+            data.task,
+            Task::Images {
+                shape: [1, 28, 28],
+                classes: 10
+            }
+        );
+        assert!(
+            images(&Request {
+                size: Some(11),
+                ..Request::default()
+            })
+            .is_err()
+        );
+    }
+}
