@@ -4,6 +4,7 @@ use spardl_core::Rank;
 use spardl_drive::DriveError;
 
 use crate::data::DataError;
+use crate::events::EventsError;
 use crate::store::StoreError;
 
 /// Why a run ended before its end.
@@ -20,8 +21,8 @@ pub enum TrainError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The log could not be written.
-    #[error("writing the log: {0}")]
-    Log(#[source] std::io::Error),
+    #[error(transparent)]
+    Log(#[from] EventsError),
     /// Some worker's loss or gradient is NaN or infinite, and the run is set to stop then.
     #[error(
         "step {step}: the loss or gradient of {} is not finite: lower --lr, set --clip, or go on with --on-non-finite skip",

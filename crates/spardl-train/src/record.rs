@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::events::EventsError;
+
 /// One step, as rank 0 saw it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
@@ -176,13 +178,22 @@ impl Summary {
 /// Someone who watches a run, on rank 0.
 pub trait Watch {
     /// A run of that many epochs and steps per epoch begins, or goes on after `done` steps.
-    fn begin(&mut self, epochs: u32, steps_per_epoch: u64, done: u64);
+    ///
+    /// # Errors
+    /// When it cannot be written down; the run ends then.
+    fn begin(&mut self, epochs: u32, steps_per_epoch: u64, done: u64) -> Result<(), EventsError>;
 
     /// A step is done.
-    fn step(&mut self, record: &StepRecord) -> std::io::Result<()>;
+    ///
+    /// # Errors
+    /// As [`Watch::begin`].
+    fn step(&mut self, record: &StepRecord) -> Result<(), EventsError>;
 
     /// An epoch is done.
-    fn epoch(&mut self, record: &EpochRecord) -> std::io::Result<()>;
+    ///
+    /// # Errors
+    /// As [`Watch::begin`].
+    fn epoch(&mut self, record: &EpochRecord) -> Result<(), EventsError>;
 
     /// Something worth a line happened.
     fn note(&mut self, line: &str);
@@ -193,13 +204,15 @@ pub trait Watch {
 pub struct Unwatched;
 
 impl Watch for Unwatched {
-    fn begin(&mut self, _epochs: u32, _steps_per_epoch: u64, _done: u64) {}
-
-    fn step(&mut self, _record: &StepRecord) -> std::io::Result<()> {
+    fn begin(&mut self, _: u32, _: u64, _: u64) -> Result<(), EventsError> {
         Ok(())
     }
 
-    fn epoch(&mut self, _record: &EpochRecord) -> std::io::Result<()> {
+    fn step(&mut self, _record: &StepRecord) -> Result<(), EventsError> {
+        Ok(())
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord) -> Result<(), EventsError> {
         Ok(())
     }
 

@@ -175,7 +175,7 @@ impl<'a, T: Transport> Worker<'a, T> {
         let epochs = self.run.settings.epochs;
         let done = self.position.step;
         if self.is_first() {
-            self.watch.begin(epochs, self.steps_per_epoch(), done);
+            self.watch.begin(epochs, self.steps_per_epoch(), done)?;
         }
         let start = (
             self.position.epoch as usize,
@@ -240,7 +240,7 @@ impl<'a, T: Transport> Worker<'a, T> {
         self.position.totals.add(&record);
         self.position.seconds += began.elapsed().as_secs_f64();
         if self.is_first() {
-            self.watch.step(&record).map_err(TrainError::Log)?;
+            self.watch.step(&record)?;
         }
         Ok(())
     }
@@ -356,7 +356,7 @@ impl<'a, T: Transport> Worker<'a, T> {
             identical: self.position.identical,
         };
         if self.is_first() {
-            self.watch.epoch(&record).map_err(TrainError::Log)?;
+            self.watch.epoch(&record)?;
         }
         self.position.epochs.push(record);
         if whole {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use spardl_algos::{Options, registry};
 use spardl_drive::run_workers;
 use spardl_train::checkpoint::Checkpoints;
+use spardl_train::events::EventsError;
 use spardl_train::optimiser::{self, Rule};
 use spardl_train::record::{EpochRecord, StepRecord, Summary, Watch};
 use spardl_train::schedule::{Density, LearningRate};
@@ -72,14 +73,16 @@ struct Heard {
 }
 
 impl Watch for Heard {
-    fn begin(&mut self, _epochs: u32, _steps_per_epoch: u64, _done: u64) {}
+    fn begin(&mut self, _: u32, _: u64, _: u64) -> Result<(), EventsError> {
+        Ok(())
+    }
 
-    fn step(&mut self, record: &StepRecord) -> std::io::Result<()> {
+    fn step(&mut self, record: &StepRecord) -> Result<(), EventsError> {
         self.steps.push(record.clone());
         Ok(())
     }
 
-    fn epoch(&mut self, record: &EpochRecord) -> std::io::Result<()> {
+    fn epoch(&mut self, record: &EpochRecord) -> Result<(), EventsError> {
         self.epochs.push(record.clone());
         Ok(())
     }
