@@ -72,3 +72,222 @@ fn the_root_of_gtopk_sends_its_list_once_per_level() {
         assert_eq!(words, 2 * K * levels, "P={workers}");
     }
 }
+
+/// What happened in one step with raw indices.
+struct Step {
+    workers: u64,
+    /// Bytes that each worker sent, without headers.
+    bytes: Vec<u64>,
+    /// Entries that each worker selected.
+    selected: Vec<u64>,
+    /// Entries of the update.
+    delivered: u64,
+}
+
+impl Step {
+    fn total(&self) -> u64 {
+        self.bytes.iter().sum()
+    }
+
+    fn most(&self) -> u64 {
+        self.bytes.iter().copied().max().unwrap_or(0)
+    }
+
+    fn all_selected(&self) -> u64 {
+        self.selected.iter().sum()
+    }
+
+    /// Bytes before the entries of the lists, when every worker's list reaches every other.
+    fn prefixes(&self) -> u64 {
+        self.workers * (self.workers - 1) * PREFIX
+    }
+}
+
+/// A few steps with different gradients, or with one that all workers share.
+fn steps(name: &str, workers: u32, layout: &Layout, unanimous: bool) -> Vec<Step> {
+    let codec = Codec {
+        values: ValueType::F32,
+        indices: IndexCoding::Raw,
+    };
+    let options = Options {
+        codec,
+        ..Options::default()
+    };
+    let algorithm = registry::build(name, &options).unwrap();
+    let mut cluster = Cluster::new(&*algorithm, workers, layout).unwrap();
+    let step = |step: u64| {
+        let make = if unanimous {
+            generate::unanimous
+        } else {
+            generate::fractions
+        };
+        let gradients = make(step + 3, workers, LEN as usize);
+        let ledger = cluster.step(&gradients, K as usize, step).unwrap().ledger;
+        let bodies = ledger.bytes.iter().zip(&ledger.messages);
+        let selected = cluster.workers().iter().map(|w| w.tally().selected);
+        let done = Step {
+            workers: workers.into(),
+            bytes: bodies.map(|(b, m)| b - m * HEADER_LEN as u64).collect(),
+            selected: selected.collect(),
+            delivered: cluster.workers()[0].update().nnz() as u64,
+        };
+        cluster.commit().unwrap();
+        done
+    };
+    (0..6).map(step).collect()
+}
+
+fn flat() -> Layout {
+    Layout::flat(LEN as u32)
+}
+
+const WORKERS: [u32; 8] = [1, 2, 3, 4, 5, 7, 8, 12];
+
+#[test]
+fn random_k_sends_values_only() {
+    for workers in WORKERS {
+        for step in steps("random-k", workers, &flat(), false) {
+            // Over all workers: each of k sums is passed on P - 1 times, and its parts meet in P - 1 messages.
+            assert_eq!(step.total() / 4, 2 * K * (step.workers - 1), "P={workers}");
+            let share = K.div_ceil(step.workers);
+            assert!(
+                step.most() / 4 <= 2 * share * (step.workers - 1),
+                "P={workers}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_leader_of_clt_k_broadcasts_its_indices_and_all_add_their_values() {
+    for workers in WORKERS {
+        for step in steps("clt-k", workers, &flat(), false) {
+            let peers = step.workers - 1;
+            let sums = 2 * K * peers;
+            let broadcast = peers * (K * 4 + PREFIX);
+            assert_eq!(step.total(), sums * 4 + broadcast, "P={workers}");
+            if workers.is_power_of_two() {
+                let levels = u64::from(workers.ilog2());
+                let most = levels * (K * 4 + PREFIX) + 2 * K.div_ceil(step.workers) * peers * 4;
+                assert!(step.most() <= most, "P={workers}");
+            }
+        }
+    }
+}
+
+#[test]
+fn shared_masks_cost_their_lists_once_per_peer_and_their_sums_like_dense() {
+    for name in ["exdyna", "micro", "hard-threshold"] {
+        // A byte says what an item of ExDyna and MiCRO is; at the start they also gather a level of four bytes and its length.
+        let item = PREFIX + u64::from(name != "hard-threshold");
+        let start = if name == "hard-threshold" { 0 } else { 8 };
+        for workers in WORKERS {
+            for (at, step) in steps(name, workers, &flat(), false).iter().enumerate() {
+                let (p, peers) = (step.workers, step.workers - 1);
+                let what = format!("{name} P={workers} step {at}");
+                let before = peers * (item + if at == 0 { start } else { 0 });
+                let lists = peers * step.all_selected();
+                let sums = 2 * step.delivered * peers;
+                assert_eq!(step.total() - p * before, (lists + sums) * 4, "{what}");
+                let longest = step.selected.iter().copied().max().unwrap_or(0);
+                let share = step.delivered.div_ceil(p);
+                let most = before + peers * (longest + 2 * share) * 4;
+                assert!(step.most() <= most, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn gaussian_k_gathers_two_words_per_entry_found() {
+    for workers in WORKERS {
+        for step in steps("gaussian-k", workers, &flat(), false) {
+            let peers = step.workers - 1;
+            let words = (step.total() - step.prefixes()) / 4;
+            assert_eq!(words, 2 * peers * step.all_selected(), "P={workers}");
+            assert!(step.selected.iter().all(|&count| count <= 4 * K));
+            assert!(
+                step.most() <= peers * (PREFIX + 2 * 4 * K * 4),
+                "P={workers}"
+            );
+        }
+    }
+}
+
+#[test]
+fn topk_dsa_sends_four_k_when_all_agree_and_at_most_lists_and_runs_otherwise() {
+    for workers in WORKERS {
+        // The form of a region's sums is a byte more.
+        let prefixes = |step: &Step| 2 * step.prefixes() + step.workers * (step.workers - 1);
+        let first = &steps("topk-dsa", workers, &flat(), true)[0];
+        let peers = first.workers - 1;
+        assert_eq!(
+            (first.total() - prefixes(first)) / 4,
+            4 * K * peers,
+            "P={workers}"
+        );
+        for step in steps("topk-dsa", workers, &flat(), false) {
+            let words = 2 * K * step.workers + LEN * peers;
+            assert!(step.total() <= words * 4 + prefixes(&step), "P={workers}");
+        }
+    }
+}
+
+#[test]
+fn ok_topk_sends_its_selection_to_the_owners_and_gathers_the_result() {
+    for workers in WORKERS {
+        for (at, step) in steps("ok-topk", workers, &flat(), false).iter().enumerate() {
+            let (p, peers) = (step.workers, step.workers - 1);
+            // An exact step, which the first is, gathers what the owners have; the others what becomes final.
+            let fewest = 2 * step.delivered * peers;
+            let gathered = if at == 0 {
+                2 * step.all_selected() * peers
+            } else {
+                fewest
+            };
+            // To the owners, and once more to balance; the counts and the cuts of the regions, of eight bytes each.
+            let reduced = 2 * step.all_selected();
+            let balance = 2 * step.all_selected() + p * peers;
+            let cuts = 2 * peers * peers * 2;
+            let lists = 3 * step.prefixes() / 4 + 1;
+            let words = step.total() / 4;
+            assert!(words >= fewest, "P={workers} step {at}");
+            let most = reduced + gathered + balance + cuts + lists;
+            assert!(words <= most, "P={workers} step {at}: {words} > {most}");
+        }
+    }
+}
+
+#[test]
+fn power_sgd_sends_its_two_factors_like_dense() {
+    let (rows, columns, rank) = (24, 35, 1);
+    let layout = Layout::new([("matrix".to_owned(), vec![rows, columns])]).unwrap();
+    for workers in WORKERS {
+        for step in steps("power-sgd", workers, &layout, false) {
+            let factors = (rank * (rows + columns)) as u64;
+            let words = step.total() / 4;
+            assert_eq!(words, 2 * factors * (step.workers - 1), "P={workers}");
+        }
+    }
+}
+
+#[test]
+fn deft_costs_as_a_shared_mask_and_the_bins_of_its_parts() {
+    let layers: Vec<_> = (0..6)
+        .map(|i| (format!("layer{i}"), vec![140usize]))
+        .collect();
+    let layout = Layout::new(layers).unwrap();
+    for workers in WORKERS {
+        for (at, step) in steps("deft", workers, &layout, false).iter().enumerate() {
+            let (p, peers) = (step.workers, step.workers - 1);
+            let lists = peers * step.all_selected();
+            let sums = 2 * step.delivered * peers;
+            let bare = step.total() - step.prefixes() - (lists + sums) * 4;
+            let parts = 6 * p;
+            assert!(
+                bare <= 3 * peers * (4 * parts + PREFIX),
+                "P={workers} step {at}: {bare}"
+            );
+        }
+    }
+}
