@@ -114,6 +114,22 @@ fn imdb_keeps_the_last_words_and_the_most_frequent_ones() {
 }
 
 #[test]
+fn a_review_without_words_is_not_all_padding() {
+    let dir = tempfile::tempdir().unwrap();
+    imdb(dir.path());
+    write(&dir.path().join("train/neg/0_1.txt"), "... <br /> !!!");
+    let data = data::open(
+        "imdb",
+        &Request {
+            length: Some(3),
+            ..request(dir.path())
+        },
+    )
+    .unwrap();
+    assert_eq!(tokens(&data.train.batch(&[0], None).unwrap()), [1, 0, 0]);
+}
+
+#[test]
 fn a_missing_part_of_imdb_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().display().to_string();

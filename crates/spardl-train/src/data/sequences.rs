@@ -1,6 +1,6 @@
 //! Sequences of tokens, each of a kind.
 
-use super::words::PADDING;
+use super::words::{PADDING, UNKNOWN};
 use super::{DataError, Dataset};
 use crate::{Batch, Input};
 
@@ -24,8 +24,14 @@ impl Sequences {
         }
     }
 
-    /// Adds a sequence; of one that is too long the **last** tokens are kept.
+    /// Adds a sequence; of one that is too long the **last** tokens are kept. An empty one becomes a single unknown word: a
+    /// model takes the mean over what is not padding, and there is no mean of nothing.
     pub(crate) fn push(&mut self, tokens: &[u32], label: u8) {
+        let tokens = if tokens.is_empty() {
+            &[UNKNOWN]
+        } else {
+            tokens
+        };
         self.tokens
             .extend_from_slice(&tokens[tokens.len().saturating_sub(self.length)..]);
         self.ends.push(self.tokens.len());

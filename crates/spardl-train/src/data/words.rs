@@ -16,7 +16,7 @@ pub(crate) const END: u32 = 3;
 /// How text is cut into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tokeniser {
-    /// Words in lower case, nothing else: for reviews, which are of HTML and bad punctuation.
+    /// Words in lower case, nothing else: for reviews, which are full of markup.
     Reviews,
     /// Words in lower case, every punctuation mark and every end of a line.
     Prose,
