@@ -25,14 +25,17 @@
 
 mod device;
 mod dropout;
+mod error;
 mod flat;
 mod init;
 mod loss;
 mod models;
+mod ops;
 mod registry;
 mod replica;
 #[cfg(test)]
 mod slopes;
 
 pub use device::DeviceChoice;
-pub use registry::{BuildError, Entry, MODELS, Wants, build};
+pub use error::BuildError;
+pub use registry::{Entry, MODELS, Wants, build, layout};

@@ -1,18 +1,20 @@
 //! The networks by name.
 
 use burn::tensor::Device;
-use spardl_core::ConfigError;
+use spardl_core::{ConfigError, Layout};
 use spardl_train::Model;
 use spardl_train::data::Task;
 
-use crate::DeviceChoice;
 use crate::models::alexnet::AlexNet;
+use crate::models::bert::{self, Bert};
 use crate::models::lenet::LeNet;
+use crate::models::lstm::{Sentiment, WordModel};
 use crate::models::mlp::Mlp;
 use crate::models::resnet::CifarResNet;
 use crate::models::resnet50::ResNet50;
 use crate::models::vgg::Vgg;
 use crate::replica::{Network, Replica};
+use crate::{BuildError, DeviceChoice, flat};
 
 /// A network that can be built.
 #[derive(Debug)]
@@ -40,73 +42,22 @@ pub enum Wants {
     Language,
 }
 
-/// Why a network cannot be built.
-#[derive(Clone, Debug, thiserror::Error, PartialEq)]
-pub enum BuildError {
-    /// There is no network of this name.
-    #[error("unknown model {name}: expected one of {}", names())]
-    Unknown {
-        /// The name asked for.
-        name: String,
-    },
-    /// The network is for another kind of data.
-    #[error("model {name} is for {expected}, not for {found}: take {data}, or a model for {found}")]
-    WrongTask {
-        /// The name of the network.
-        name: &'static str,
-        /// What it is for.
-        expected: &'static str,
-        /// What the data set has.
-        found: &'static str,
-        /// Data sets that fit.
-        data: &'static str,
-    },
-    /// The images have too few rows or columns.
-    #[error(
-        "model {name} needs images of at least {side} x {side}: the data set has {rows} x {columns}"
-    )]
-    TooSmall {
-        /// The name of the network.
-        name: &'static str,
-        /// The smallest side.
-        side: usize,
-        /// Rows of an image.
-        rows: usize,
-        /// Columns of an image.
-        columns: usize,
-    },
-    /// A number of the task is zero.
-    #[error("the task has no {what}: expected at least one")]
-    Empty {
-        /// What is missing.
-        what: &'static str,
-    },
-    /// The parameters are too many.
-    #[error("model {name} does not fit this task: {source}")]
-    TooLarge {
-        /// The name of the network.
-        name: &'static str,
-        /// Why.
-        source: ConfigError,
-    },
-}
-
 /// All networks.
 pub const MODELS: &[Entry] = &[
     Entry {
         name: "mlp",
         about: "two hidden layers of 256 for quick runs",
         wants: Wants::Images { side: 1 },
-        make: Make::Images(|site, shape, classes| {
-            site.replica(Mlp::new(shape, classes, &site.device))
+        make: Make::Images(|place, shape, classes| {
+            place.plan(|device| Mlp::new(shape, classes, device))
         }),
     },
     Entry {
         name: "lenet",
         about: "LeNet-5 with ReLU and max pooling",
         wants: Wants::Images { side: 12 },
-        make: Make::Images(|site, shape, classes| {
-            site.replica(LeNet::new(shape, classes, &site.device))
+        make: Make::Images(|place, shape, classes| {
+            place.plan(|device| LeNet::new(shape, classes, device))
         }),
     },
     Entry {
@@ -131,33 +82,73 @@ pub const MODELS: &[Entry] = &[
         name: "resnet50",
         about: "ResNet-50 for ImageNet (25,557,032 parameters for 1000 classes)",
         wants: Wants::Images { side: 32 },
-        make: Make::Images(|site, shape, classes| {
-            site.replica(ResNet50::new(shape[0], classes, &site.device))
+        make: Make::Images(|place, shape, classes| {
+            place.plan(|device| ResNet50::new(shape[0], classes, device))
         }),
     },
     Entry {
         name: "vgg16",
         about: "VGG-16 for CIFAR with batch normalisation (14,728,266 parameters for 10 classes)",
         wants: Wants::Images { side: 32 },
-        make: Make::Images(|site, shape, classes| {
-            site.replica(Vgg::vgg16(shape[0], classes, &site.device))
+        make: Make::Images(|place, shape, classes| {
+            place.plan(|device| Vgg::vgg16(shape[0], classes, device))
         }),
     },
     Entry {
         name: "vgg19",
         about: "VGG-19 for CIFAR with batch normalisation (20,040,522 parameters for 10 classes)",
         wants: Wants::Images { side: 32 },
-        make: Make::Images(|site, shape, classes| {
-            site.replica(Vgg::vgg19(shape[0], classes, &site.device))
+        make: Make::Images(|place, shape, classes| {
+            place.plan(|device| Vgg::vgg19(shape[0], classes, device))
         }),
     },
     Entry {
         name: "alexnet",
         about: "AlexNet (61,100,840 parameters for ImageNet; 23,272,266 for CIFAR-10, a smaller form)",
         wants: Wants::Images { side: 16 },
-        make: Make::Images(|site, shape, classes| {
-            site.replica(AlexNet::new(shape, classes, &site.device))
+        make: Make::Images(|place, shape, classes| {
+            place.plan(|device| AlexNet::new(shape, classes, device))
         }),
+    },
+    Entry {
+        name: "lstm",
+        about: "word language model, 2 layers of 650 (19,775,200 parameters for 10,000 words)",
+        wants: Wants::Language,
+        make: Make::Language(|place, _, vocabulary| {
+            place.plan(|device| WordModel::new(vocabulary, device))
+        }),
+    },
+    Entry {
+        name: "lstmimdb",
+        about: "sentiment classifier, one layer of 64 (1,313,282 parameters for 20,000 words)",
+        wants: Wants::Sequences,
+        make: Make::Sequences(|place, vocabulary, classes| {
+            place.plan(|device| Sentiment::new(vocabulary, classes, device))
+        }),
+    },
+    Entry {
+        name: "bert",
+        about: "BERT base: bert-base by its published name",
+        wants: Wants::Language,
+        make: Make::Language(bert_base),
+    },
+    Entry {
+        name: "bert-base",
+        about: "masked language model, 12 encoders of 768 (109,514,298 parameters as published)",
+        wants: Wants::Language,
+        make: Make::Language(bert_base),
+    },
+    Entry {
+        name: "bert-small",
+        about: "masked language model, 4 encoders of 512",
+        wants: Wants::Language,
+        make: Make::Language(bert_small),
+    },
+    Entry {
+        name: "bert-tiny",
+        about: "masked language model, 2 encoders of 128",
+        wants: Wants::Language,
+        make: Make::Language(bert_tiny),
     },
 ];
 
@@ -172,45 +163,99 @@ pub fn build(
     device: &DeviceChoice,
 ) -> Result<Box<dyn Model + Send>, BuildError> {
     let entry = find(name)?;
-    check(entry, task)?;
-    let mut site = Place {
-        device: device.open(),
-        seed,
-        shape: Vec::new(),
-    };
-    let built = match (&entry.make, *task) {
-        (Make::Images(make), Task::Images { shape, classes }) => {
-            site.shape = shape.to_vec();
-            make(&site, shape, classes)
-        }
-        _ => return Err(entry.refuse(task)),
-    };
-    built.map_err(|source| BuildError::TooLarge {
-        name: entry.name,
-        source,
-    })
+    plan(entry, task, device)?
+        .replica(seed)
+        .map_err(|source| BuildError::TooLarge {
+            name: entry.name,
+            source,
+        })
 }
 
-type Built = Result<Box<dyn Model + Send>, ConfigError>;
+/// Names and shapes of the parameters that [`build`] would make, without making them.
+///
+/// # Errors
+/// As [`build`].
+pub fn layout(name: &str, task: &Task) -> Result<Layout, BuildError> {
+    let entry = find(name)?;
+    plan(entry, task, &DeviceChoice::Flex)?
+        .layout()
+        .map_err(|source| BuildError::TooLarge {
+            name: entry.name,
+            source,
+        })
+}
+
+/// A network whose parameters have no values yet.
+trait Plan {
+    fn layout(&self) -> Result<Layout, ConfigError>;
+    fn replica(self: Box<Self>, seed: u64) -> Result<Box<dyn Model + Send>, ConfigError>;
+}
+
+struct Planned<N> {
+    network: N,
+    place: Place,
+}
+
+impl<N: Network + 'static> Plan for Planned<N> {
+    fn layout(&self) -> Result<Layout, ConfigError> {
+        flat::layout(&self.network)
+    }
+
+    fn replica(self: Box<Self>, seed: u64) -> Result<Box<dyn Model + Send>, ConfigError> {
+        let Place { device, shape } = self.place;
+        Ok(Box::new(Replica::new(self.network, seed, &device, &shape)?))
+    }
+}
+
+fn plan(entry: &Entry, task: &Task, device: &DeviceChoice) -> Result<Box<dyn Plan>, BuildError> {
+    check(entry, task)?;
+    let place = |shape: &[usize]| Place {
+        device: device.open(),
+        shape: shape.to_vec(),
+    };
+    Ok(match (&entry.make, *task) {
+        (Make::Images(make), Task::Images { shape, classes }) => {
+            make(place(&shape), shape, classes)
+        }
+        (
+            Make::Sequences(make),
+            Task::Sequences {
+                length,
+                vocabulary,
+                classes,
+            },
+        ) => make(place(&[length]), vocabulary, classes),
+        (Make::Language(make), Task::Language { length, vocabulary }) => {
+            make(place(&[length]), length, vocabulary)
+        }
+        _ => return Err(entry.refuse(task)),
+    })
+}
 
 /// How to make a network of a task's numbers.
 #[derive(Debug)]
 enum Make {
     /// Channels, rows and columns; classes.
-    Images(fn(&Place, [usize; 3], usize) -> Built),
+    Images(fn(Place, [usize; 3], usize) -> Box<dyn Plan>),
+    /// Vocabulary, classes.
+    Sequences(fn(Place, usize, usize) -> Box<dyn Plan>),
+    /// Length, vocabulary.
+    Language(fn(Place, usize, usize) -> Box<dyn Plan>),
 }
 
-/// What all replicas are made with.
+/// Where a network will be, and the shape of its samples.
 struct Place {
     device: Device,
-    seed: u64,
     shape: Vec<usize>,
 }
 
 impl Place {
-    fn replica<N: Network + 'static>(&self, network: N) -> Built {
-        let replica = Replica::new(network, self.seed, &self.device, &self.shape)?;
-        Ok(Box::new(replica))
+    fn plan<N: Network + 'static>(self, network: impl FnOnce(&Device) -> N) -> Box<dyn Plan> {
+        let network = network(&self.device);
+        Box::new(Planned {
+            network,
+            place: self,
+        })
     }
 }
 
@@ -238,9 +283,21 @@ impl Entry {
     }
 }
 
+fn bert_base(place: Place, length: usize, vocabulary: usize) -> Box<dyn Plan> {
+    place.plan(|device| Bert::new(length, vocabulary, bert::BASE, device))
+}
+
+fn bert_small(place: Place, length: usize, vocabulary: usize) -> Box<dyn Plan> {
+    place.plan(|device| Bert::new(length, vocabulary, bert::SMALL, device))
+}
+
+fn bert_tiny(place: Place, length: usize, vocabulary: usize) -> Box<dyn Plan> {
+    place.plan(|device| Bert::new(length, vocabulary, bert::TINY, device))
+}
+
 const fn cifar_resnet<const BLOCKS: usize>() -> Make {
-    Make::Images(|site, shape, classes| {
-        site.replica(CifarResNet::new(shape[0], classes, BLOCKS, &site.device))
+    Make::Images(|place, shape, classes| {
+        place.plan(|device| CifarResNet::new(shape[0], classes, BLOCKS, device))
     })
 }
 
@@ -291,9 +348,4 @@ fn check(entry: &Entry, task: &Task) -> Result<(), BuildError> {
         Some(&(what, _)) => Err(BuildError::Empty { what }),
         None => Ok(()),
     }
-}
-
-fn names() -> String {
-    let names: Vec<&str> = MODELS.iter().map(|entry| entry.name).collect();
-    names.join(", ")
 }

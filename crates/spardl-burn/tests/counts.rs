@@ -1,6 +1,6 @@
 //! The published numbers of parameters.
 
-use spardl_burn::{DeviceChoice, build};
+use spardl_burn::layout;
 use spardl_train::data::Task;
 
 const MNIST: Task = Task::Images {
@@ -15,6 +15,18 @@ const IMAGENET: Task = Task::Images {
     shape: [3, 224, 224],
     classes: 1000,
 };
+const IMDB: Task = Task::Sequences {
+    length: 200,
+    vocabulary: 20_000,
+    classes: 2,
+};
+
+const fn text(vocabulary: usize) -> Task {
+    Task::Language {
+        length: 512,
+        vocabulary,
+    }
+}
 
 #[test]
 fn parameter_counts_are_the_published_ones() {
@@ -29,8 +41,12 @@ fn parameter_counts_are_the_published_ones() {
         ("vgg19", CIFAR, 20_040_522),
         ("alexnet", CIFAR, 23_272_266),
         ("alexnet", IMAGENET, 61_100_840),
+        ("lstm", text(10_000), 19_775_200),
+        ("lstmimdb", IMDB, 1_313_282),
+        ("bert-tiny", text(30_522), 4_416_698),
+        ("bert-small", text(30_522), 28_795_194),
+        ("bert-base", text(30_522), 109_514_298),
     ] {
-        let model = build(name, &task, 0, &DeviceChoice::Flex).unwrap();
-        assert_eq!(model.layout().len(), count, "{name}");
+        assert_eq!(layout(name, &task).unwrap().len(), count, "{name}");
     }
 }

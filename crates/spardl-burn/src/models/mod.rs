@@ -1,7 +1,9 @@
 //! The networks.
 
 pub(crate) mod alexnet;
+pub(crate) mod bert;
 pub(crate) mod lenet;
+pub(crate) mod lstm;
 pub(crate) mod mlp;
 pub(crate) mod resnet;
 pub(crate) mod resnet50;

@@ -1,0 +1,61 @@
+//! Why a network cannot be built.
+
+use spardl_core::ConfigError;
+
+use crate::MODELS;
+
+/// Why a network cannot be built.
+#[derive(Clone, Debug, thiserror::Error, PartialEq)]
+pub enum BuildError {
+    /// There is no network of this name.
+    #[error("unknown model {name}: expected one of {}", names())]
+    Unknown {
+        /// The name asked for.
+        name: String,
+    },
+    /// The network is for another kind of data.
+    #[error("model {name} is for {expected}, not for {found}: take {data}, or a model for {found}")]
+    WrongTask {
+        /// The name of the network.
+        name: &'static str,
+        /// What it is for.
+        expected: &'static str,
+        /// What the data set has.
+        found: &'static str,
+        /// Data sets that fit.
+        data: &'static str,
+    },
+    /// The images have too few rows or columns.
+    #[error(
+        "model {name} needs images of at least {side} x {side}: the data set has {rows} x {columns}"
+    )]
+    TooSmall {
+        /// The name of the network.
+        name: &'static str,
+        /// The smallest side.
+        side: usize,
+        /// Rows of an image.
+        rows: usize,
+        /// Columns of an image.
+        columns: usize,
+    },
+    /// A number of the task is zero.
+    #[error("the task has no {what}: expected at least one")]
+    Empty {
+        /// What is missing.
+        what: &'static str,
+    },
+    /// The parameters are too many.
+    #[error("model {name} does not fit this task: {source}")]
+    TooLarge {
+        /// The name of the network.
+        name: &'static str,
+        /// Why.
+        source: ConfigError,
+    },
+}
+
+fn names() -> String {
+    let names: Vec<&str> = MODELS.iter().map(|entry| entry.name).collect();
+    names.join(", ")
+}
