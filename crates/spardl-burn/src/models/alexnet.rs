@@ -17,6 +17,7 @@ use burn::tensor::{Device, Tensor, module};
 
 use super::max_pool;
 use crate::dropout::Noise;
+use crate::ops::conv::conv as apply;
 use crate::replica::Network;
 
 /// Images of this side or more get the published form.
@@ -79,11 +80,11 @@ impl Network for AlexNet {
 
     fn features(&self, input: Tensor<4>, noise: &Noise) -> Tensor<2> {
         // Pooling before ReLU: the same values, a quarter of the work.
-        let x = relu(max_pool(self.conv1.forward(input), self.pool, 2));
-        let x = relu(max_pool(self.conv2.forward(x), self.pool, 2));
-        let x = relu(self.conv3.forward(x));
-        let x = relu(self.conv4.forward(x));
-        let x = relu(max_pool(self.conv5.forward(x), self.pool, 2));
+        let x = relu(max_pool(apply(&self.conv1, input), self.pool, 2));
+        let x = relu(max_pool(apply(&self.conv2, x), self.pool, 2));
+        let x = relu(apply(&self.conv3, x));
+        let x = relu(apply(&self.conv4, x));
+        let x = relu(max_pool(apply(&self.conv5, x), self.pool, 2));
         let x = match self.pool {
             3 => module::adaptive_avg_pool2d(x, [6, 6]),
             _ => x,

@@ -14,6 +14,7 @@ use burn::tensor::{Device, Tensor};
 
 use super::max_pool;
 use crate::dropout::Noise;
+use crate::ops::conv::conv as apply;
 use crate::replica::Network;
 
 /// Two convolutions and three linear layers.
@@ -52,8 +53,8 @@ impl Network for LeNet {
 
     fn features(&self, input: Tensor<4>, _noise: &Noise) -> Tensor<2> {
         // Pooling before ReLU: the same values, a quarter of the work.
-        let x = relu(max_pool(self.conv1.forward(input), 2, 2));
-        let x = relu(max_pool(self.conv2.forward(x), 2, 2));
+        let x = relu(max_pool(apply(&self.conv1, input), 2, 2));
+        let x = relu(max_pool(apply(&self.conv2, x), 2, 2));
         let x = relu(self.fc1.forward(x.flatten::<2>(1, 3)));
         relu(self.fc2.forward(x))
     }

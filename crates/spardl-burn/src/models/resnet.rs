@@ -9,12 +9,13 @@
 use burn::module::Module;
 use burn::nn::conv::Conv2d;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
-use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor, s};
 
 use super::{conv, mean_pool};
 use crate::dropout::Noise;
 use crate::init::{self, Init, Site};
+use crate::ops::conv::conv as apply;
+use crate::ops::norm::{norm_add_relu, norm_relu};
 use crate::replica::Network;
 
 /// A residual network for small images.
@@ -65,7 +66,7 @@ impl Network for CifarResNet {
     type Input = Tensor<4>;
 
     fn features(&self, input: Tensor<4>, _noise: &Noise) -> Tensor<2> {
-        let mut x = relu(self.bn1.forward(self.conv1.forward(input)));
+        let mut x = norm_relu(&self.bn1, apply(&self.conv1, input));
         for block in self.layer1.iter().chain(&self.layer2).chain(&self.layer3) {
             x = block.forward(x);
         }
@@ -103,10 +104,10 @@ impl Block {
     }
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let y = relu(self.bn1.forward(self.conv1.forward(x.clone())));
-        let y = self.bn2.forward(self.conv2.forward(y));
+        let y = norm_relu(&self.bn1, apply(&self.conv1, x.clone()));
+        let y = apply(&self.conv2, y);
         let channels = y.dims()[1];
-        relu(y + self.shortcut(x, channels))
+        norm_add_relu(&self.bn2, y, self.shortcut(x, channels))
     }
 
     fn shortcut(&self, x: Tensor<4>, channels: usize) -> Tensor<4> {

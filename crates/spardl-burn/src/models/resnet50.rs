@@ -8,13 +8,14 @@
 use burn::module::Module;
 use burn::nn::conv::Conv2d;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
-use burn::tensor::activation::relu;
 use burn::tensor::ops::MaxPoolOptions;
 use burn::tensor::{Device, Tensor, module};
 
 use super::{conv, mean_pool};
 use crate::dropout::Noise;
 use crate::init::{self, Init, Site};
+use crate::ops::conv::conv as apply;
+use crate::ops::norm::{norm_add_relu, norm_relu};
 use crate::replica::Network;
 
 /// A residual network for large images.
@@ -56,7 +57,7 @@ impl Network for ResNet50 {
     type Input = Tensor<4>;
 
     fn features(&self, input: Tensor<4>, _noise: &Noise) -> Tensor<2> {
-        let x = relu(self.bn1.forward(self.conv1.forward(input)));
+        let x = norm_relu(&self.bn1, apply(&self.conv1, input));
         let pool = MaxPoolOptions::new([3, 3])
             .with_stride([2, 2])
             .with_padding([1, 1]);
@@ -108,14 +109,14 @@ impl Bottleneck {
     }
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let y = relu(self.bn1.forward(self.conv1.forward(x.clone())));
-        let y = relu(self.bn2.forward(self.conv2.forward(y)));
-        let y = self.bn3.forward(self.conv3.forward(y));
+        let y = norm_relu(&self.bn1, apply(&self.conv1, x.clone()));
+        let y = norm_relu(&self.bn2, apply(&self.conv2, y));
+        let y = apply(&self.conv3, y);
         let around = match &self.shortcut {
-            Some(shortcut) => shortcut.bn.forward(shortcut.conv.forward(x)),
+            Some(shortcut) => shortcut.bn.forward(apply(&shortcut.conv, x)),
             None => x,
         };
-        relu(y + around)
+        norm_add_relu(&self.bn3, y, around)
     }
 }
 

@@ -11,12 +11,13 @@
 use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, PaddingConfig2d};
-use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 
 use super::{max_pool, mean_pool};
 use crate::dropout::Noise;
 use crate::init::{self, Init, Site};
+use crate::ops::conv::conv;
+use crate::ops::norm::norm_relu;
 use crate::replica::Network;
 
 /// A deep stack of convolutions.
@@ -100,6 +101,6 @@ impl Layer {
     }
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        relu(self.bn.forward(self.conv.forward(x)))
+        norm_relu(&self.bn, conv(&self.conv, x))
     }
 }

@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 use burn::tensor::activation;
 
 use super::smooth::{logistic, tanh};
-use super::{Pullback, inputs, operand, tensor, values};
+use super::{Pullback, add, inputs, operand, tensor, values};
 
 /// The outputs `[steps, samples, width]` from projected inputs `[steps, samples, 4 * width]` (gates in the order input, forget,
 /// candidate, output; bias included) and recurrent weights `[width, 4 * width]`. The state begins with zeros.
@@ -203,12 +203,6 @@ fn backward_sample(slopes: &mut [f32], gates: &[f32], known: [&[f32]; 3], cell_s
     }
     for (slope, &before) in forget_slope.iter_mut().zip(before) {
         *slope *= before;
-    }
-}
-
-fn add(sums: &mut [f32], values: &[f32]) {
-    for (sum, &value) in sums.iter_mut().zip(values) {
-        *sum += value;
     }
 }
 

@@ -3,7 +3,9 @@
 //! burn differentiates them like its own. They exist where burn's operations would visit memory many times, or build graphs
 //! of thousands of tiny nodes. On other devices the callers fall back to burn's operations.
 
+pub(crate) mod conv;
 pub(crate) mod lstm;
+pub(crate) mod norm;
 mod smooth;
 
 use std::fmt::Debug;
@@ -36,6 +38,11 @@ enum Inputs<const N: usize> {
 }
 
 impl<const N: usize> Inputs<N> {
+    /// May a backward pass follow?
+    fn training(&self) -> bool {
+        matches!(self, Self::Training(_))
+    }
+
     /// The values.
     fn values(&self) -> [FlexTensor; N] {
         match self {
@@ -100,6 +107,12 @@ fn values(tensor: &FlexTensor) -> &[f32] {
 
 fn tensor(values: Vec<f32>, shape: impl Into<burn::tensor::Shape>) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape.into()))
+}
+
+fn add(sums: &mut [f32], values: &[f32]) {
+    for (sum, &value) in sums.iter_mut().zip(values) {
+        *sum += value;
+    }
 }
 
 struct Node<P>(PhantomData<fn() -> P>);
