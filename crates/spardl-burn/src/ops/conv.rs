@@ -113,15 +113,16 @@ impl Pullback<2> for Convolution {
         let (x, slope) = (values(&self.x), values(&slope));
         let weight = self.weight.reshape([shape.outputs, shape.places()].into());
         let weight = weight.transpose(0, 1);
-        let mut weight_slope = vec![0.0; shape.outputs * shape.places()];
+        let mut turned = vec![0.0; shape.outputs * shape.places()];
         let mut x_slope = vec![0.0; if wants_x { x.len() } else { 0 }];
         let mut unfolder = Unfolder::new(shape);
         for group in shape.groups() {
             let gathered = shape.gather(slope, group.clone());
             if wants_weight {
+                // Turned around, so that the product packs the gradient and not the rows, which are longer.
                 let rows = unfolder.unfold(x, group.clone());
-                let product = matmul(gathered.clone(), rows.transpose(0, 1));
-                add(&mut weight_slope, values(&product));
+                let product = matmul(rows, gathered.transpose(0, 1));
+                add(&mut turned, values(&product));
             }
             if wants_x {
                 let rows = matmul(weight.clone(), gathered);
@@ -132,7 +133,11 @@ impl Pullback<2> for Convolution {
         let [rows, columns] = shape.image;
         [
             wants_x.then(|| tensor(x_slope, [shape.samples, shape.inputs, rows, columns])),
-            wants_weight.then(|| tensor(weight_slope, [shape.outputs, shape.inputs, high, wide])),
+            wants_weight.then(|| {
+                let turned = tensor(turned, [shape.places(), shape.outputs]);
+                let slope = turned.transpose(0, 1).to_contiguous();
+                slope.reshape([shape.outputs, shape.inputs, high, wide].into())
+            }),
         ]
     }
 }
@@ -191,6 +196,8 @@ struct Unfolder {
     /// Columns of an image with its border.
     width: usize,
     bordered: Vec<f32>,
+    /// The last group's rows; the next ones take their place.
+    rows: FlexTensor,
 }
 
 impl Unfolder {
@@ -200,6 +207,7 @@ impl Unfolder {
             shape: *shape,
             width: columns,
             bordered: vec![0.0; rows * columns],
+            rows: tensor(Vec::new(), [shape.places(), 0]),
         }
     }
 
@@ -215,7 +223,11 @@ impl Unfolder {
         } = self.shape;
         let (size, pixels) = (image[0] * image[1], self.shape.pixels());
         let columns = group.len() * pixels;
-        let mut matrix = vec![0.0; self.shape.places() * columns];
+        let places = self.shape.places();
+        if values(&self.rows).len() != places * columns {
+            self.rows = tensor(vec![0.0; places * columns], [places, columns]);
+        }
+        let matrix = self.rows.storage_mut::<f32>();
         for channel in 0..inputs {
             for (index, sample) in group.clone().enumerate() {
                 let image = x[(sample * inputs + channel) * size..]
@@ -243,7 +255,7 @@ impl Unfolder {
                 }
             }
         }
-        tensor(matrix, [self.shape.places(), columns])
+        self.rows.clone()
     }
 
     /// Adds every element of the rows where it was taken from.
