@@ -30,4 +30,7 @@ pub enum MpiError {
         /// How many are allowed.
         max: usize,
     },
+    /// Ranks want to send each other different messages.
+    #[error("the ranks have different plans of messages: give all of them the same one")]
+    PlansDiffer,
 }

@@ -26,6 +26,7 @@
 //! | --- | --- |
 //! | [`mpi`] | MPI, initialised |
 //! | [`transport`] | the transport |
+//! | [`bare`] | a bare loop of messages, to compare with |
 //! | [`error`] | why MPI could not be used |
 //! | `envelope` | what goes with every message |
 //! | `order` | messages of one sender in the order they were sent |
@@ -35,6 +36,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod bare;
 mod envelope;
 pub mod error;
 mod idle;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
+use crate::bare::{BareLoop, Plan};
 use crate::error::MpiError;
 use crate::raw::{self, Comm, Session};
 use crate::transport::MpiTransport;
@@ -43,6 +44,15 @@ impl Mpi {
     pub fn transport(&self) -> Result<MpiTransport, MpiError> {
         let comm = Comm::duplicate_world(Rc::clone(&self.session))?;
         Ok(MpiTransport::new(comm))
+    }
+
+    /// A bare loop over these messages, on a communicator of its own. All ranks must call it with the same plan; it waits for
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Mpi::transport`], and when the plans differ.
+    pub fn bare_loop(&self, plan: &Plan) -> Result<BareLoop, MpiError> {
+        BareLoop::new(Comm::duplicate_world(Rc::clone(&self.session))?, plan)
     }
 
     /// The name of this machine, as MPI knows it.

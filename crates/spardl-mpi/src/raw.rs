@@ -6,7 +6,7 @@
 //!   worker that failed could make the others wait in it.
 //! - A buffer that MPI may touch is a [`Lent`]: raw parts without a destructor. It becomes a `Vec` again only when its
 //!   request is complete; what is still in flight when a [`Pool`] is dropped is leaked, never freed under MPI's hands.
-//! - Every receive is a matched probe: the length is known before a buffer is made. A receive posted with a bound is
+//! - Every receive but one ([`Comm::exchange`]) is a matched probe: the length is known before a buffer is made. A receive posted with a bound is
 //!   overrun by Open MPI 4.1 when the message is longer (shared memory with CMA, TCP).
 
 use std::cell::Cell;
@@ -191,6 +191,83 @@ impl Comm {
             )
         };
         check("MPI_Allreduce", code)
+    }
+}
+
+/// The messages that a rank sends and receives at once: peers and buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Exchange {
+    pub(crate) sends: Vec<(u32, Vec<u8>)>,
+    pub(crate) receives: Vec<(u32, Vec<u8>)>,
+}
+
+/// Proves that all ranks have the same plan of messages, so that what arrives is as long as the plan says.
+#[derive(Debug)]
+pub(crate) struct SamePlan(());
+
+impl Comm {
+    /// Compares a hash over all ranks; all must call it.
+    pub(crate) fn same_plan(&self, hash: u64) -> Result<SamePlan, MpiError> {
+        let mut bits: Vec<f32> = (0..64).map(|bit| (hash >> bit & 1) as f32).collect();
+        self.all_reduce(&mut bits)?;
+        let all = self.size as f32;
+        if bits.iter().all(|&bit| bit == 0.0 || bit == all) {
+            return Ok(SamePlan(()));
+        }
+        Err(MpiError::PlansDiffer)
+    }
+
+    /// Sends and receives the messages of a plan, and nothing else: `MPI_Irecv`, `MPI_Isend`, `MPI_Waitall`. Blocks.
+    ///
+    /// The only receive of this crate without a probe (see above), which is why it asks for a [`SamePlan`].
+    pub(crate) fn exchange(&self, messages: Exchange, _: &SamePlan) -> Result<Exchange, MpiError> {
+        const TAG: c_int = 1;
+        let mut requests = Vec::new();
+        // Lent: an error leaves them to MPI for ever.
+        let lend = |messages: Vec<(u32, Vec<u8>)>| -> Vec<(u32, usize, Lent)> {
+            let lent = messages.into_iter();
+            lent.map(|(peer, bytes)| (peer, bytes.len(), Lent::new(bytes)))
+                .collect()
+        };
+        let (receives, sends) = (lend(messages.receives), lend(messages.sends));
+        let starts = receives.iter().map(|receive| (receive, true));
+        for ((peer, len, lent), receives) in starts.chain(sends.iter().map(|send| (send, false))) {
+            let count = count("bytes", *len, c_int::MAX as usize)?;
+            let (start, peer) = (lent.start.cast::<c_void>(), *peer as c_int);
+            // SAFETY: the communicator is live; the buffer has `len` bytes and is left alone until all requests are complete;
+            // what arrives is no longer, because sender and receiver follow the same plan.
+            let (call, code, request) = unsafe {
+                let (of, comm) = (ffi::RSMPI_UINT8_T, self.handle);
+                let mut request = ffi::RSMPI_REQUEST_NULL;
+                if receives {
+                    let code = ffi::MPI_Irecv(start, count, of, peer, TAG, comm, &mut request);
+                    ("MPI_Irecv", code, request)
+                } else {
+                    let code = ffi::MPI_Isend(start, count, of, peer, TAG, comm, &mut request);
+                    ("MPI_Isend", code, request)
+                }
+            };
+            check(call, code)?;
+            requests.push(request);
+        }
+        // SAFETY: these are all requests, each started once; a status is zeroed plain data, which MPI overwrites.
+        unsafe {
+            let mut statuses = vec![MaybeUninit::<ffi::MPI_Status>::zeroed(); requests.len()];
+            let (count, statuses) = (requests.len() as c_int, statuses.as_mut_ptr().cast());
+            let code = ffi::MPI_Waitall(count, requests.as_mut_ptr(), statuses);
+            check("MPI_Waitall", code)?;
+        }
+        let reclaim = |lent: Vec<(u32, usize, Lent)>| {
+            // SAFETY: the requests are complete, and the buffers had `len` written bytes before.
+            let reclaimed = lent
+                .into_iter()
+                .map(|(peer, len, lent)| (peer, unsafe { lent.reclaim(len) }));
+            reclaimed.collect()
+        };
+        Ok(Exchange {
+            sends: reclaim(sends),
+            receives: reclaim(receives),
+        })
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// Seconds until a worker that waits for another gives up.
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     pub(super) deadline: f64,
-    /// What moves the rounds. Under mpiexec or srun, auto is MPI: rank 0 prints, and the local work and the check on integers are left out.
+    /// What moves the rounds. Under mpiexec or srun, auto is MPI: rank 0 prints, and the check on integers is left out.
     #[arg(long, default_value = "auto")]
     pub(super) transport: TransportChoice,
     /// Write what each rank does to DIR/rank-N.log, with the time of every iteration.
@@ -123,11 +123,14 @@ Columns of the text (names in JSON and CSV where they differ):
                A method that delivers other or more than k entries differs from T by those
   local        local work of one worker (select + merge) / the plain loop a[i] += b[i] on arrays
                of the same length, one thread, CPU time, same run (local_ratio, stream_ms)
+  x_bare       MPI only: the messages of a step without local work, through the transport, over
+               a bare loop of MPI_Irecv, MPI_Isend and MPI_Waitall with the same sizes and rounds;
+               slowest rank (exchange_ratio = exchange_alone_ms / bare_ms)
   rescans      blocks per worker and step whose candidates did not suffice
   agreed       every worker had the same bits in every iteration
   conserved    nothing was lost: inputs = update + residuals, with == on integers in extra steps
-Not measured (- or null) with MPI: #wrong, error, local, conserved; MPI_Allreduce does not tell
-what it sends.";
+Not measured (- or null) with MPI: #wrong, error, conserved; MPI_Allreduce does not tell what it
+sends.";
 
 /// Refuses what cannot be run, before anything is.
 pub(super) fn check(args: &Args) -> anyhow::Result<()> {

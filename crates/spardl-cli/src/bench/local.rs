@@ -141,7 +141,7 @@ pub(super) fn measure(
 }
 
 /// The yardstick: one pass of `a[i] += b[i]`.
-fn stream_ms(a: &mut [f32], b: &[f32]) -> f64 {
+pub(super) fn stream_ms(a: &mut [f32], b: &[f32]) -> f64 {
     let since = cpu_time();
     for (a, b) in a.iter_mut().zip(black_box(b)) {
         *a += b;
@@ -151,7 +151,7 @@ fn stream_ms(a: &mut [f32], b: &[f32]) -> f64 {
 }
 
 /// The CPU time that this thread has used.
-fn cpu_time() -> Duration {
+pub(super) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -5,11 +5,13 @@ mod args;
 mod gradients;
 mod local;
 mod memory;
+mod metered;
 mod over_mpi;
 mod plan;
 mod progress;
 mod quality;
 mod recorded;
+mod replay;
 mod row;
 mod stats;
 mod table;
@@ -137,11 +139,14 @@ fn run_case(
         let found = match (job.as_deref_mut(), algorithm) {
             (Some(job), _) => {
                 say("ranks");
-                over_mpi::measure(case, algorithm, gradients, job, progress).map(|timed| Found {
-                    local: None,
-                    timed: Some(timed),
-                    quality: None,
-                })
+                over_mpi::measure(case, algorithm, gradients, job, progress).map(
+                    |(timed, alone)| Found {
+                        local: None,
+                        timed: Some(timed),
+                        quality: None,
+                        alone,
+                    },
+                )
             }
             (None, Some(algorithm)) => in_process(case, algorithm, gradients, say),
             (None, None) => unreachable!("the plan has MPI's own sum only for MPI jobs"),
@@ -177,6 +182,7 @@ fn in_process(
         local: Some(local),
         timed,
         quality: Some(quality),
+        alone: None,
     })
 }
 

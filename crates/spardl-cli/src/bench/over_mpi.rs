@@ -8,22 +8,29 @@ use spardl_core::{Algorithm, Layout};
 
 use super::Case;
 use super::gradients::Gradients;
+use super::local::stream_ms;
+use super::metered::Metered;
 use super::progress::Progress;
+use super::replay::{self, Alone, Recorder, Sends};
 use super::workers::{Sample, Timed, all_together, summary, work};
 use crate::job::Job;
 
-/// Times a method, or MPI_Allreduce when there is none; the samples of all ranks come together on all of them.
+/// Times a method, or MPI_Allreduce when there is none; the samples of all ranks come together on all of them. For a method
+/// also the exchange alone.
 pub(super) fn measure(
     case: &Case<'_>,
     algorithm: Option<&dyn Algorithm>,
     gradients: &Gradients<'_>,
     job: &mut Job,
     progress: &Progress,
-) -> anyhow::Result<Timed> {
+) -> anyhow::Result<(Timed, Option<Alone>)> {
     job.barrier()?;
-    let samples = match algorithm {
-        Some(algorithm) => work(case, algorithm, gradients, &mut job.transport())?,
-        None => all_reduce(case, gradients, job)?,
+    let (samples, sends) = match algorithm {
+        Some(algorithm) => {
+            let (samples, sends) = metered(case, algorithm, gradients, job)?;
+            (samples, Some(sends))
+        }
+        None => (all_reduce(case, gradients, job)?, None),
     };
     for (i, sample) in samples.iter().enumerate() {
         progress.note(&format!("iteration {i}: {:.3} ms", sample.wall_ms));
@@ -34,7 +41,28 @@ pub(super) fn measure(
         .map(|samples| serde_json::from_slice(samples))
         .collect::<Result<Vec<Vec<Sample>>, _>>()
         .context("reading another rank's samples")?;
-    Ok(summary(&workers))
+    let alone = sends.map(|sends| replay::measure(case, job, &sends));
+    Ok((summary(&workers), alone.transpose()?))
+}
+
+/// The timed loop of a method, with the CPU time of its local work beside that of the plain loop; and the messages of its last
+/// step.
+fn metered(
+    case: &Case<'_>,
+    algorithm: &dyn Algorithm,
+    gradients: &Gradients<'_>,
+    job: &mut Job,
+) -> anyhow::Result<(Vec<Sample>, Sends)> {
+    let rank = job.world().rank().index();
+    let metered = Metered::new(algorithm);
+    let mut target = vec![0.0f32; case.layout.len() as usize];
+    let cpu_ms = |step| {
+        let local = metered.take().as_secs_f64() * 1e3;
+        Some((local, stream_ms(&mut target, gradients.of(rank, step + 1))))
+    };
+    let mut recorder = Recorder::new(job.transport());
+    let samples = work(case, &metered, gradients, &mut recorder, cpu_ms)?;
+    Ok((samples, recorder.last_but_one()))
 }
 
 /// The timed loop of MPI's own sum.

@@ -7,6 +7,7 @@ use super::Case;
 use super::args::MPI_ALLREDUCE;
 use super::local::Local;
 use super::quality::Quality;
+use super::replay::Alone;
 use super::workers::Timed;
 
 /// The results of one method in one case. `spardl bench --help` says what the fields mean.
@@ -46,6 +47,9 @@ pub(super) struct Row {
     pub(super) rescans: Option<f64>,
     pub(super) stream_ms: Option<f64>,
     pub(super) local_ratio: Option<f64>,
+    pub(super) exchange_alone_ms: Option<f64>,
+    pub(super) bare_ms: Option<f64>,
+    pub(super) exchange_ratio: Option<f64>,
     pub(super) speedup_dense_f32: Option<f64>,
     pub(super) speedup_dense_bf16: Option<f64>,
     pub(super) agreed: bool,
@@ -53,12 +57,13 @@ pub(super) struct Row {
     pub(super) wrong: Option<u64>,
 }
 
-/// What the parts of the measurement found; with MPI only the timed run.
+/// What the parts of the measurement found; with MPI only the timed run and the exchange alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) local: Option<Local>,
     pub(super) timed: Option<Timed>,
     pub(super) quality: Option<Quality>,
+    pub(super) alone: Option<Alone>,
 }
 
 impl Row {
@@ -70,8 +75,10 @@ impl Row {
             local,
             timed,
             quality,
+            alone,
         } = found;
         let (local, timed) = (local.as_ref(), timed.as_ref());
+        let cpu = timed.and_then(|t| t.cpu);
         let time = |timed_ms: fn(&Timed) -> f64, local_ms: fn(&Local) -> f64| {
             timed.map(timed_ms).or(local.map(local_ms)).unwrap_or(0.0)
         };
@@ -121,8 +128,11 @@ impl Row {
             density_achieved: nnz / f64::from(elements).max(1.0),
             relative_error: local.and_then(|l| l.relative_error),
             rescans: local.map(|l| l.rescans).or(timed.and_then(|t| t.rescans)),
-            stream_ms: local.map(|l| l.stream_ms),
-            local_ratio: local.map(|l| l.ratio),
+            stream_ms: local.map(|l| l.stream_ms).or(cpu.map(|cpu| cpu.stream_ms)),
+            local_ratio: local.map(|l| l.ratio).or(cpu.map(|cpu| cpu.ratio)),
+            exchange_alone_ms: alone.map(|alone| alone.transport_ms),
+            bare_ms: alone.map(|alone| alone.bare_ms),
+            exchange_ratio: alone.map(|alone| alone.transport_ms / alone.bare_ms.max(1e-9)),
             speedup_dense_f32: None,
             speedup_dense_bf16: None,
             agreed: quality.is_none_or(|q| q.agreed) && timed.is_none_or(|t| t.disagreements == 0),

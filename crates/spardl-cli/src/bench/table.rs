@@ -78,7 +78,7 @@ const TIMES: [Column; 11] = [
     column("#wrong", |row| whole(row.wrong)),
 ];
 
-const RESULTS: [Column; 10] = [
+const RESULTS: [Column; 11] = [
     column("density", |row| number(row.density_achieved)),
     column("nnz", |row| row.nnz.to_string()),
     column("wire", |row| whole(row.wire_bytes)),
@@ -86,6 +86,7 @@ const RESULTS: [Column; 10] = [
     column("rounds", |row| whole(row.rounds)),
     column("error", |row| maybe(row.relative_error)),
     column("local", |row| maybe(row.local_ratio)),
+    column("x_bare", |row| maybe(row.exchange_ratio)),
     column("rescans", |row| maybe(row.rescans)),
     column("agreed", |row| yes_or_no(Some(row.agreed))),
     column("conserved", |row| yes_or_no(row.conserved)),

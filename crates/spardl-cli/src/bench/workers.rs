@@ -38,6 +38,15 @@ pub(super) struct Timed {
     pub(super) nnz: f64,
     /// Iterations in which some worker's update differed in a bit.
     pub(super) disagreements: u32,
+    /// CPU time of local work, where it was measured during the run.
+    pub(super) cpu: Option<Cpu>,
+}
+
+/// The CPU time of one worker's select + merge, and of the plain loop beside it: medians over iterations of means over workers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cpu {
+    pub(super) stream_ms: f64,
+    pub(super) ratio: f64,
 }
 
 /// One timed iteration of one worker.
@@ -48,6 +57,8 @@ pub(super) struct Sample {
     select_ms: f64,
     merge_ms: f64,
     traffic: Option<Traffic>,
+    /// CPU time of select + merge and of the plain loop.
+    cpu_ms: Option<(f64, f64)>,
     hash: [u8; 32],
     nnz: usize,
 }
@@ -70,6 +81,7 @@ impl Sample {
             select_ms: 0.0,
             merge_ms: 0.0,
             traffic: None,
+            cpu_ms: None,
             hash: hash(Update::Dense(result)),
             nnz: result.len(),
         }
@@ -88,6 +100,7 @@ impl Sample {
                 rounds: counts.rounds,
                 rescans: counts.tally.rescans,
             }),
+            cpu_ms: None,
             hash: hash(update),
             nnz: update.nnz(),
         }
@@ -100,7 +113,7 @@ pub(super) fn measure(
     gradients: &Gradients<'_>,
 ) -> anyhow::Result<Timed> {
     let results = run_workers(case.workers, |mut transport| {
-        work(case, algorithm, gradients, &mut transport)
+        work(case, algorithm, gradients, &mut transport, |_| None)
     })?;
     let mut workers = Vec::with_capacity(results.len());
     let mut failures = Vec::new();
@@ -121,12 +134,14 @@ pub(super) fn measure(
     Ok(summary(&workers))
 }
 
-/// The timed loop of one worker; the same for every transport.
+/// The timed loop of one worker; the same for every transport. After each step, `cpu_ms` may say what CPU time its local work and
+/// the plain loop took.
 pub(super) fn work<T: Transport>(
     case: &Case<'_>,
     algorithm: &dyn Algorithm,
     gradients: &Gradients<'_>,
     transport: &mut T,
+    mut cpu_ms: impl FnMut(u64) -> Option<(f64, f64)>,
 ) -> anyhow::Result<Vec<Sample>> {
     let (world, args) = (transport.world(), case.args);
     let rank = world.rank().index();
@@ -149,9 +164,11 @@ pub(super) fn work<T: Transport>(
             bail!("step {step} was skipped: {reason}");
         }
         let update = driver.update(BucketId::new(0));
+        let cpu_ms = cpu_ms(step);
         if step >= u64::from(args.warmup) {
             let counts = report.total();
-            samples.push(Sample::new(wall_ms, report.waited, &counts, update));
+            let sample = Sample::new(wall_ms, report.waited, &counts, update);
+            samples.push(Sample { cpu_ms, ..sample });
         }
         let (_, mut collectives) = driver.into_parts();
         collective = collectives
@@ -237,5 +254,26 @@ pub(super) fn summary(workers: &[Vec<Sample>]) -> Timed {
         rescans: traffic.as_ref().map(rescans),
         nnz: nnz.sum::<f64>() / iterations as f64,
         disagreements: (0..iterations).filter(differs).count() as u32,
+        cpu: cpu(workers),
     }
+}
+
+/// The medians of what CPU time the workers used, if they measured it.
+fn cpu(workers: &[Vec<Sample>]) -> Option<Cpu> {
+    let steps: Vec<(f64, f64)> = (0..workers[0].len())
+        .map(|i| {
+            let (local, stream) = workers
+                .iter()
+                .map(|samples| samples[i].cpu_ms)
+                .collect::<Option<(Vec<f64>, Vec<f64>)>>()?;
+            let mean = |times: &[f64]| times.iter().sum::<f64>() / workers.len() as f64;
+            Some((mean(&local), mean(&stream)))
+        })
+        .collect::<Option<_>>()?;
+    let median_of =
+        |value: fn(&(f64, f64)) -> f64| median(&steps.iter().map(value).collect::<Vec<_>>());
+    Some(Cpu {
+        stream_ms: median_of(|(_, stream)| *stream),
+        ratio: median_of(|(local, stream)| local / stream.max(1e-9)),
+    })
 }

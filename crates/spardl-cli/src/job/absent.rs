@@ -9,6 +9,16 @@ use spardl_drive::Transport;
 #[derive(Debug)]
 pub(crate) enum Job {}
 
+/// No loop.
+#[derive(Debug)]
+pub(crate) enum BareLoop {}
+
+impl BareLoop {
+    pub(crate) const fn run(&mut self) -> anyhow::Result<Duration> {
+        match *self {}
+    }
+}
+
 impl Job {
     pub(crate) const fn library() -> Option<String> {
         None
@@ -39,6 +49,13 @@ impl Job {
     }
 
     pub(crate) const fn all_reduce(&mut self, _values: &mut [f32]) -> anyhow::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) const fn bare_loop(
+        &self,
+        _plan: &[Vec<Vec<(u32, usize)>>],
+    ) -> anyhow::Result<BareLoop> {
         match *self {}
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use spardl_core::{Rank, World};
 use spardl_drive::{Deadline, Transport, gather};
+use spardl_mpi::bare::{BareLoop, Plan};
 use spardl_mpi::{Mpi, MpiTransport};
 
 /// How long ranks wait for each other outside timed steps: some make their gradients more slowly, or are started later.
@@ -60,6 +61,11 @@ impl Job {
     /// The engine's own sum over all ranks.
     pub(crate) fn all_reduce(&mut self, values: &mut [f32]) -> anyhow::Result<()> {
         Ok(self.transport.all_reduce_f32(values)?)
+    }
+
+    /// A bare loop over the messages of a step; all ranks must call it with the same plan.
+    pub(crate) fn bare_loop(&self, plan: &Plan) -> anyhow::Result<BareLoop> {
+        Ok(self.mpi.bare_loop(plan)?)
     }
 
     /// The time of a message one way; both ranks must call it.

@@ -1,0 +1,104 @@
+//! The CPU time of a worker's local work while real workers run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use spardl_core::{
+    Algorithm, ConfigError, Cost, Feedback, Input, Laws, Layout, Machine, MethodState,
+    ProtocolError, Received, Tally, Turn, Update, World,
+};
+
+use super::local::cpu_time;
+
+/// A method whose machines add up the CPU time of their thread in `begin` and `resume`.
+#[derive(Debug)]
+pub(super) struct Metered<'a> {
+    inner: &'a dyn Algorithm,
+    nanoseconds: Arc<AtomicU64>,
+}
+
+impl<'a> Metered<'a> {
+    pub(super) fn new(inner: &'a dyn Algorithm) -> Self {
+        Self {
+            inner,
+            nanoseconds: Arc::default(),
+        }
+    }
+
+    /// The time since the last call.
+    pub(super) fn take(&self) -> Duration {
+        Duration::from_nanos(self.nanoseconds.swap(0, Relaxed))
+    }
+}
+
+impl Algorithm for Metered<'_> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
+        Ok(Box::new(MeteredMachine {
+            inner: self.inner.machine(world, layout)?,
+            nanoseconds: Arc::clone(&self.nanoseconds),
+        }))
+    }
+
+    fn cost(&self, workers: u32, len: u32, k: usize, step: u64) -> Cost {
+        self.inner.cost(workers, len, k, step)
+    }
+
+    fn laws(&self) -> Laws {
+        self.inner.laws()
+    }
+}
+
+#[derive(Debug)]
+struct MeteredMachine {
+    inner: Box<dyn Machine>,
+    nanoseconds: Arc<AtomicU64>,
+}
+
+impl MeteredMachine {
+    fn meter<R>(&mut self, work: impl FnOnce(&mut dyn Machine) -> R) -> R {
+        let since = cpu_time();
+        let result = work(&mut *self.inner);
+        let spent = (cpu_time() - since).as_nanos() as u64;
+        self.nanoseconds.fetch_add(spent, Relaxed);
+        result
+    }
+}
+
+impl Machine for MeteredMachine {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+        self.meter(|machine| machine.begin(feedback, input))
+    }
+
+    fn resume(
+        &mut self,
+        feedback: &mut Feedback,
+        received: Received<'_>,
+    ) -> Result<Turn, ProtocolError> {
+        self.meter(|machine| machine.resume(feedback, received))
+    }
+
+    fn update<'a>(&'a self, feedback: &'a Feedback) -> Update<'a> {
+        self.inner.update(feedback)
+    }
+
+    fn tally(&self) -> Tally {
+        self.inner.tally()
+    }
+
+    fn state(&self) -> MethodState {
+        self.inner.state()
+    }
+
+    fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
+        self.inner.restore(state)
+    }
+}
