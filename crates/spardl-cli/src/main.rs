@@ -1,4 +1,4 @@
-//! The command `spardl`: list, explain and bench methods of sparse all-reduce.
+//! The command `spardl`: train with, list, explain and bench methods of sparse all-reduce.
 //!
 //! Data goes to stdout, words to stderr. Exit codes: 0 success, 1 a run that failed, 2 a request that cannot be met.
 
@@ -12,8 +12,11 @@ mod explain;
 mod job;
 mod launch;
 mod list;
+mod memory;
 mod method;
 mod output;
+#[cfg(feature = "train")]
+mod train;
 
 use std::process::ExitCode;
 
@@ -29,7 +32,7 @@ use clap::{Parser, Subcommand};
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Start with: spardl list, spardl explain spardl, spardl bench --methods dense,spardl"
+    after_help = "Start with: spardl train, spardl list, spardl explain spardl, spardl bench --methods dense,spardl"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -44,6 +47,12 @@ enum Command {
     Explain(explain::Args),
     /// Measure methods side by side, with workers as threads or as ranks of an MPI job.
     Bench(Box<bench::Args>),
+    /// Train a network on many workers; without options, see what spardl does in about a minute.
+    #[cfg(feature = "train")]
+    Train(Box<train::Args>),
+    /// Train the same network with several methods and put the results side by side.
+    #[cfg(feature = "train")]
+    Compare(Box<train::CompareArgs>),
     /// Say what spardl finds here: launcher, MPI, ranks, hosts, cores, links; and what looks wrong.
     Doctor(doctor::Args),
     /// Answer one question about a method with a table: `spardl ablation list`.
@@ -64,6 +73,10 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Bench(args) => bench::run(&args),
+        #[cfg(feature = "train")]
+        Command::Train(args) => train::run(&args),
+        #[cfg(feature = "train")]
+        Command::Compare(args) => train::run_compare(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Ablation(args) => ablation::run(&args),
         Command::Docs(args) => docs::run(&args),

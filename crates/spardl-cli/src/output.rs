@@ -53,6 +53,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
         .context("writing to stdout")
 }
 
+/// Writes a line of words to stderr.
+pub(crate) fn say(line: &str) {
+    // Nothing can be done when stderr is gone.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 /// Tells the user what went wrong and picks the exit code.
 pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else {

@@ -1,7 +1,6 @@
 //! Does the run fit into memory? Asked before it starts.
 
-use std::fs;
-
+use crate::memory::{available, gigabytes};
 use crate::output::bad_request;
 
 /// Arrays of a worker besides its gradients: residual and working copy, a dense update or the integers of the check, messages.
@@ -16,14 +15,6 @@ pub(super) fn check(workers: u32, elements: u32, samples: u32) -> anyhow::Result
         Some(available) => fits(workers, elements, samples, available).map_err(bad_request),
         None => Ok(()),
     }
-}
-
-/// Bytes that programs can still get; `None` where the system does not say.
-pub(super) fn available() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 fn fits(workers: u32, elements: u32, samples: u32, available: u64) -> Result<(), String> {
@@ -44,10 +35,6 @@ fn fits(workers: u32, elements: u32, samples: u32, available: u64) -> Result<(),
         gigabytes(needed),
         gigabytes(available)
     ))
-}
-
-pub(super) fn gigabytes(bytes: u64) -> String {
-    format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use spardl_core::Layout;
 
-use super::memory;
+use crate::memory;
 use crate::output::bad_request;
 
 /// The samples of a file, at least one, all of the layout's length.

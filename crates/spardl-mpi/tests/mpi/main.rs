@@ -7,6 +7,7 @@
 //! | bits | every method of the registry; the bits are those of the simulator |
 //! | large | messages far above any eager limit; the bits are those of the simulator |
 //! | faults | steps until a rank is killed, or stopped at a point of a step |
+//! | training | a few steps of training; the loss curve is that over threads |
 //! | measure | prints times; not a test, see `rank measure` |
 
 #![expect(clippy::print_stdout, reason = "its users read the output")]
@@ -16,7 +17,11 @@ mod conformance;
 mod faults;
 mod launch;
 mod measure;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../spardl-train/tests/training/softmax.rs"]
+mod softmax;
 mod steps;
+mod training;
 
 use std::process::ExitCode;
 
@@ -26,6 +31,7 @@ fn main() -> ExitCode {
         ["rank", "conformance"] => conformance::rank(),
         ["rank", "bits"] => bits::rank(bits::Size::Small),
         ["rank", "large"] => bits::rank(bits::Size::Large),
+        ["rank", "training"] => training::rank(),
         ["rank", "steps", point] => return steps::rank(point),
         ["rank", "measure", ref methods @ ..] => measure::rank(methods),
         ref filters => return jobs(filters),
@@ -44,7 +50,12 @@ fn jobs(filters: &[&str]) -> ExitCode {
     let library = spardl_mpi::Mpi::library_version();
     println!("{}", library.lines().next().unwrap_or_default());
     let (mut passed, mut failed) = (0, 0);
-    let all = [conformance::jobs(), bits::jobs(), faults::jobs()];
+    let all = [
+        conformance::jobs(),
+        bits::jobs(),
+        training::jobs(),
+        faults::jobs(),
+    ];
     for job in all.into_iter().flatten() {
         if !filters.is_empty() && !filters.iter().any(|filter| job.name.contains(filter)) {
             continue;

@@ -1,0 +1,16 @@
+//! How much memory there is.
+
+use std::fs;
+
+/// Bytes that programs can still get; `None` where the system does not say.
+pub(crate) fn available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// For people.
+pub(crate) fn gigabytes(bytes: u64) -> String {
+    format!("{:.1} GB", bytes as f64 / 1e9)
+}

@@ -1,0 +1,248 @@
+//! `spardl compare`: the same training with several methods.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use spardl_train::record::Summary;
+
+use super::args::TrainArgs;
+use super::conduct::Conductor;
+use super::config::Config;
+use super::link::Link;
+use super::report;
+use super::table::{self, Row};
+use super::watch::{Console, Point};
+use super::{save_config, save_summary, with_job};
+use crate::job::Job;
+use crate::method;
+use crate::output::{bad_request, print, say};
+
+/// Train the same network with several methods and put the results side by side.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+        spardl compare --methods dense,spardl,ok-topk,exdyna --dnn resnet20 --dataset cifar10 --data-dir data --max-epochs 5 --out compared\n  \
+        spardl compare --methods dense,spardl --seeds 1,2,3 --dnn lenet --dataset mnist --data-dir data --max-epochs 2")]
+pub(crate) struct CompareArgs {
+    /// Methods, comma-separated, or all. NAME@D is NAME with density D, NAME/RULE is NAME with that residual rule.
+    #[arg(
+        long,
+        default_value = "dense,spardl,ok-topk,exdyna",
+        value_name = "LIST"
+    )]
+    methods: String,
+    /// Seeds, comma-separated: each method is trained with each [default: the one of --seed].
+    #[arg(long, value_delimiter = ',', value_name = "N,..")]
+    seeds: Vec<u64>,
+    /// Also tell the time until this test accuracy (0 to 1) was reached.
+    #[arg(long, value_name = "X")]
+    target_accuracy: Option<f64>,
+    #[command(flatten)]
+    link: Link,
+    #[command(flatten)]
+    train: TrainArgs,
+}
+
+pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
+    let train = &args.train;
+    if train.resume || train.checkpoint_dir.is_some() {
+        return Err(bad_request(
+            "compare keeps no checkpoints: leave out --checkpoint-dir and --resume",
+        ));
+    }
+    let config = Config::resolve(train)?;
+    let plan = Plan::new(args, &config)?;
+    with_job(train.transport(), config, |config, job| {
+        compare(config, &plan, job)
+    })
+}
+
+/// What `spardl train` alone does.
+pub(super) fn show() -> anyhow::Result<()> {
+    let config = Config {
+        max_epochs: 6,
+        workers: Some(4),
+        lr: 0.05,
+        ..Config::resolve(&TrainArgs::default())?
+    };
+    let args = CompareArgs {
+        methods: "dense,spardl".to_owned(),
+        seeds: Vec::new(),
+        target_accuracy: Some(0.9),
+        link: Link::default(),
+        train: TrainArgs::default(),
+    };
+    say(
+        "Training LeNet on generated images with 4 workers, twice: with the whole gradient, then with 1 % of it (SparDL).",
+    );
+    compare(config.clone(), &Plan::new(&args, &config)?, None)?;
+    say(
+        "SparDL sends a fraction of the bytes for about the same accuracy. On this machine workers share memory, so time hardly \
+         differs; the columns for 1 Gbit/s say what a network makes of it. Next: spardl train --help, spardl compare --help",
+    );
+    Ok(())
+}
+
+/// Which runs.
+struct Plan {
+    variants: Vec<Variant>,
+    seeds: Vec<u64>,
+    target: Option<f64>,
+    link: Link,
+    out: Option<PathBuf>,
+}
+
+/// A method with what distinguishes it.
+#[derive(Clone, Debug)]
+struct Variant {
+    label: String,
+    method: String,
+    density: Option<String>,
+    residual: Option<String>,
+}
+
+impl Plan {
+    fn new(args: &CompareArgs, config: &Config) -> anyhow::Result<Self> {
+        let variants = match args.methods.as_str() {
+            "all" => method::names("all")?,
+            list => list.split(',').map(|name| name.trim().to_owned()).collect(),
+        };
+        let variants = variants.iter().map(|label| Variant::parse(label));
+        Ok(Self {
+            variants: variants.collect::<anyhow::Result<_>>()?,
+            seeds: match args.seeds.as_slice() {
+                [] => vec![config.seed],
+                seeds => seeds.to_vec(),
+            },
+            target: args.target_accuracy,
+            link: args.link,
+            out: args.train.out.clone(),
+        })
+    }
+}
+
+impl Variant {
+    /// `spardl`, `spardl@0.001`, `spardl/local`, `spardl@0.001/global-b`.
+    fn parse(label: &str) -> anyhow::Result<Self> {
+        let (rest, residual) = match label.split_once('/') {
+            Some((rest, residual)) => (rest, Some(residual.to_owned())),
+            None => (label, None),
+        };
+        let (name, density) = match rest.split_once('@') {
+            Some((name, density)) => (name, Some(density.to_owned())),
+            None => (rest, None),
+        };
+        method::names(name)?;
+        Ok(Self {
+            label: label.to_owned(),
+            method: name.to_owned(),
+            density,
+            residual,
+        })
+    }
+
+    fn config(&self, base: &Config, seed: u64) -> Config {
+        Config {
+            method: self.method.clone(),
+            density: self.density.clone().unwrap_or_else(|| base.density.clone()),
+            residual: self
+                .residual
+                .clone()
+                .unwrap_or_else(|| base.residual.clone()),
+            seed,
+            ..base.clone()
+        }
+    }
+}
+
+/// One run that ended.
+struct Ended {
+    label: String,
+    summary: Summary,
+    curve: Vec<Point>,
+}
+
+fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
+    let prints = job.as_ref().is_none_or(|job| job.prints());
+    let first = Conductor::new(base.clone(), false)?;
+    // Everything is checked before the first long run.
+    let mut runs = Vec::new();
+    for variant in &plan.variants {
+        for &seed in &plan.seeds {
+            runs.push((variant, seed, first.again(variant.config(&base, seed))?));
+        }
+    }
+    if prints {
+        say(&format!("# {}, {}", base.dnn, first.about_data()));
+    }
+    let mut ended = Vec::new();
+    for (variant, seed, conductor) in &runs {
+        let name = match plan.seeds.len() {
+            1 => variant.label.clone(),
+            _ => format!("{} seed {seed}", variant.label),
+        };
+        let out = plan.out.as_ref().filter(|_| prints);
+        let out = out.map(|dir| dir.join(name.replace([' ', '/', '@'], "-")));
+        save_config(out.as_deref(), &conductor.config.to_toml()?)?;
+        let mut console = Console::new(&name, out.as_deref());
+        let summary = conductor.train(job.as_deref_mut(), &mut console)?;
+        let curve = console.into_curve();
+        let Some(summary) = summary else {
+            continue;
+        };
+        if let Some(dir) = &out {
+            save_summary(dir, &summary)?;
+        }
+        ended.push(Ended {
+            label: variant.label.clone(),
+            summary,
+            curve,
+        });
+    }
+    match prints {
+        true => conclude(&base, plan, &ended),
+        false => Ok(()),
+    }
+}
+
+fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
+    let mut rows: Vec<Row> = Vec::new();
+    for variant in &plan.variants {
+        let runs: Vec<&Summary> = ended
+            .iter()
+            .filter(|run| run.label == variant.label)
+            .map(|run| &run.summary)
+            .collect();
+        rows.push(Row::on(&variant.label, &runs, plan.link, plan.target));
+    }
+    if let Some(dense) = rows.iter().find(|row| row.method == "dense").cloned() {
+        rows.iter_mut().for_each(|row| row.compare(&dense));
+    }
+    print(&table::text(&rows, Some(&plan.link)))?;
+    let Some(dir) = &plan.out else {
+        return Ok(());
+    };
+    save_rows(dir, &rows)?;
+    let mut curves: Vec<report::Run<'_>> = Vec::new();
+    for run in ended {
+        // One curve per method: that of its first seed.
+        if curves.iter().all(|curve| curve.name != run.label) {
+            curves.push(report::Run {
+                name: run.label.clone(),
+                summary: &run.summary,
+                curve: &run.curve,
+            });
+        }
+    }
+    report::save(dir, "spardl compare", &base.to_toml()?, &curves, &rows)?;
+    say(&format!("written to {}", dir.display()));
+    Ok(())
+}
+
+fn save_rows(dir: &Path, rows: &[Row]) -> anyhow::Result<()> {
+    let path = dir.join("compare.json");
+    let text = serde_json::to_string_pretty(rows)?;
+    fs::create_dir_all(dir)
+        .and_then(|()| fs::write(&path, text))
+        .with_context(|| format!("writing {}", path.display()))
+}

@@ -1,0 +1,233 @@
+//! One run with all its workers: threads of this process, or this rank of an MPI job.
+
+use std::sync::Mutex;
+
+use anyhow::anyhow;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use spardl_burn::DeviceChoice;
+use spardl_core::{Algorithm, Layout};
+use spardl_drive::{Transport, run_workers};
+use spardl_train::record::{Summary, Unwatched, Watch};
+use spardl_train::{Batch, Data, Model, Run, Score, Settings, TrainError, data, train};
+
+use super::config::Config;
+use crate::job::Job;
+use crate::memory::{available, gigabytes};
+use crate::output::bad_request;
+
+/// Arrays as long as the gradient that a worker needs: parameters twice (ours and the engine's), gradient twice, velocity,
+/// residual twice, a dense update.
+const ARRAYS: u64 = 8;
+
+/// A run whose parts are all there.
+pub(crate) struct Conductor {
+    pub(crate) config: Config,
+    settings: Settings,
+    method: Box<dyn Algorithm>,
+    dense: Box<dyn Algorithm>,
+    data: Data,
+    device: DeviceChoice,
+}
+
+impl Conductor {
+    /// Opens the data and builds the method.
+    pub(crate) fn new(config: Config, resume: bool) -> anyhow::Result<Self> {
+        let settings = config.settings(resume)?;
+        let method = config.algorithm(&config.method)?;
+        let dense = config.algorithm("dense")?;
+        let device = device(&config.device)?;
+        let data = data::open(&config.dataset, &config.request()?).map_err(bad_request)?;
+        Ok(Self {
+            config,
+            settings,
+            method,
+            dense,
+            data,
+            device,
+        })
+    }
+
+    /// The same data with another configuration.
+    pub(crate) fn again(&self, config: Config) -> anyhow::Result<Self> {
+        Ok(Self {
+            settings: config.settings(false)?,
+            method: config.algorithm(&config.method)?,
+            dense: config.algorithm("dense")?,
+            data: self.data.clone(),
+            device: self.device,
+            config,
+        })
+    }
+
+    /// The data, in words.
+    pub(crate) fn about_data(&self) -> String {
+        let (train, test) = (self.data.train.len(), self.data.test.len());
+        format!(
+            "{}: {train} samples to learn from, {test} to be tested on",
+            self.config.dataset
+        )
+    }
+
+    /// Trains; `None` on ranks that have nothing to show.
+    pub(crate) fn train(
+        &self,
+        job: Option<&mut Job>,
+        watch: &mut (dyn Watch + Send),
+    ) -> anyhow::Result<Option<Summary>> {
+        let Some(job) = job else {
+            return self.train_threads(watch).map(Some);
+        };
+        let summary = match job.prints() {
+            true => self.train_one(job.transport(), 1, watch),
+            false => self.train_one(job.transport(), 1, &mut Unwatched),
+        };
+        Ok(Some(summary?).filter(|_| job.prints()))
+    }
+
+    fn train_threads(&self, watch: &mut (dyn Watch + Send)) -> anyhow::Result<Summary> {
+        let workers = self.config.workers.unwrap_or(4);
+        let watch = Mutex::new(Some(watch));
+        let results = run_workers(workers, |transport| {
+            let mine = match transport.world().rank().get() {
+                0 => watch.lock().ok().and_then(|mut watch| watch.take()),
+                _ => None,
+            };
+            match mine {
+                Some(watch) => self.train_one(transport, workers, watch),
+                None => self.train_one(transport, workers, &mut Unwatched),
+            }
+        })?;
+        let echo = |error: &anyhow::Error| {
+            let cause = error.downcast_ref::<TrainError>();
+            cause.is_some_and(TrainError::is_echo)
+        };
+        let (mut first, mut error) = (None, None);
+        for result in results {
+            match result {
+                Ok(summary) => first = first.or(Some(summary)),
+                // The first cause; others only heard that a peer was gone.
+                Err(new) if error.as_ref().is_none_or(|old| echo(old) && !echo(&new)) => {
+                    error = Some(new);
+                }
+                Err(_) => {}
+            }
+        }
+        match error {
+            Some(error) => Err(error),
+            None => first.ok_or_else(|| anyhow!("no worker ended")),
+        }
+    }
+
+    /// One worker of `here` that share this machine's memory.
+    fn train_one<T: Transport>(
+        &self,
+        transport: T,
+        here: u32,
+        watch: &mut dyn Watch,
+    ) -> anyhow::Result<Summary> {
+        let Config { dnn, seed, .. } = &self.config;
+        let model = spardl_burn::build(dnn, &self.data.task, *seed, &self.device);
+        let model = model.map_err(bad_request)?;
+        fits(model.layout().len().into(), here.into(), available())?;
+        let threads = self.config.threads_per_worker as usize;
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let mut model = Pooled { pool, model };
+        let run = Run {
+            settings: &self.settings,
+            method: &*self.method,
+            dense: &*self.dense,
+            data: &self.data,
+        };
+        train(&run, &mut model, transport, watch).map_err(|error| match error {
+            TrainError::Data(_) | TrainError::Misfit { .. } | TrainError::NoCheckpoint { .. } => {
+                bad_request(error)
+            }
+            other => other.into(),
+        })
+    }
+}
+
+fn device(name: &str) -> anyhow::Result<DeviceChoice> {
+    match name {
+        "flex" => Ok(DeviceChoice::Flex),
+        #[cfg(feature = "wgpu")]
+        "wgpu" => Ok(DeviceChoice::Wgpu),
+        #[cfg(feature = "cuda")]
+        "cuda" => Ok(DeviceChoice::Cuda),
+        "wgpu" | "cuda" => Err(bad_request(format!(
+            "this spardl was built without {name}: build it with 'cargo build --release -p spardl-cli --features {name}'"
+        ))),
+        other => Err(bad_request(format!(
+            "--device '{other}' is none of flex, wgpu, cuda"
+        ))),
+    }
+}
+
+/// Refuses a run that needs more memory than there is, before it starts.
+fn fits(parameters: u64, workers: u64, available: Option<u64>) -> anyhow::Result<()> {
+    let needed = 4 * parameters * ARRAYS * workers;
+    match available {
+        Some(available) if needed > available => Err(bad_request(format!(
+            "{workers} workers with {parameters} parameters need {} of memory and {} are available: take fewer workers or a \
+             smaller network",
+            gigabytes(needed),
+            gigabytes(available)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A model that computes in a pool of its own: with one thread its sums have one order, whatever the machine does besides.
+struct Pooled {
+    pool: ThreadPool,
+    model: Box<dyn Model + Send>,
+}
+
+impl Model for Pooled {
+    fn layout(&self) -> &Layout {
+        self.model.layout()
+    }
+
+    fn parameters(&self, values: &mut [f32]) {
+        self.model.parameters(values);
+    }
+
+    fn set_parameters(&mut self, values: &[f32]) {
+        self.model.set_parameters(values);
+    }
+
+    fn buffers(&self) -> Vec<f32> {
+        self.model.buffers()
+    }
+
+    fn set_buffers(&mut self, values: &[f32]) {
+        self.model.set_buffers(values);
+    }
+
+    fn gradient(&mut self, batch: &Batch, seed: u64, gradient: &mut [f32]) -> Score {
+        let Self { pool, model } = self;
+        pool.install(|| model.gradient(batch, seed, gradient))
+    }
+
+    fn evaluate(&mut self, batch: &Batch) -> Score {
+        let Self { pool, model } = self;
+        pool.install(|| model.evaluate(batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_does_not_fit_is_refused() {
+        assert!(fits(1_000_000, 4, Some(200_000_000)).is_ok());
+        assert!(fits(1_000_000, 4, None).is_ok());
+        let error = fits(100_000_000, 8, Some(16_000_000_000)).expect_err("too much");
+        let text = error.to_string();
+        assert!(
+            text.contains("25.6 GB") && text.contains("16.0 GB"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! What a step would take on a network, from what it sends: the model that the methods' costs are stated in.
+
+use spardl_train::record::Summary;
+
+/// A network: every worker sends at this rate, a round costs this latency.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Link {
+    /// The network for which the speed-up is worked out: Gbit/s.
+    #[arg(long = "link-gbits", default_value_t = 1.0, value_name = "GBIT")]
+    pub(crate) gbits: f64,
+    /// The network for which the speed-up is worked out: microseconds of a round.
+    #[arg(long = "link-latency", default_value_t = 50.0, value_name = "US")]
+    pub(crate) latency_us: f64,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            gbits: 1.0,
+            latency_us: 50.0,
+        }
+    }
+}
+
+impl Link {
+    /// Seconds of a step: what rank 0 computed and selected here, and rounds and bytes on this network.
+    pub(crate) fn step_seconds(&self, summary: &Summary) -> f64 {
+        let totals = summary.totals();
+        let local = totals.compute + totals.select + totals.merge + totals.apply;
+        (local + self.exchange_seconds(summary) * totals.steps as f64) / totals.steps.max(1) as f64
+    }
+
+    /// Seconds of a step's rounds and bytes.
+    pub(crate) fn exchange_seconds(&self, summary: &Summary) -> f64 {
+        let totals = summary.totals();
+        let seconds = totals.rounds as f64 * self.latency_us / 1e6
+            + totals.bytes_sent as f64 * 8.0 / (self.gbits * 1e9);
+        seconds / totals.steps.max(1) as f64
+    }
+}
+
+impl std::fmt::Display for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} Gbit/s, {} us", self.gbits, self.latency_us)
+    }
+}

@@ -1,0 +1,160 @@
+//! `spardl train`: data-parallel training of a network, with any method of the registry.
+
+mod args;
+mod compare;
+mod conduct;
+mod config;
+mod link;
+mod report;
+mod table;
+mod watch;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use spardl_burn::MODELS;
+use spardl_train::data::SETS;
+use spardl_train::record::Summary;
+
+pub(crate) use args::TrainArgs;
+pub(crate) use compare::{CompareArgs, run as run_compare};
+
+use crate::job::{Job, agree};
+use crate::launch::{self, TransportChoice};
+use crate::output::{bad_request, print, say};
+use conduct::Conductor;
+use config::Config;
+use table::Row;
+use watch::Console;
+
+/// Train a network on many workers.
+///
+/// Without any option it shows what spardl does: a small network, 4 workers, generated images, dense and SparDL side by side.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  spardl train\n  \
+        spardl train --dnn vgg16 --dataset cifar10 --max-epochs 121 --batch-size 16 --nworkers 2 --data-dir data --lr 0.1 --compression --density 0.01 --compressor spardl\n  \
+        mpiexec -n 2 -host node0,node1 spardl train --dnn resnet20 --dataset cifar10 --data-dir data --method spardl\n  \
+        spardl train --config run.toml --checkpoint-dir checkpoints --resume")]
+pub(crate) struct Args {
+    /// List the networks and data sets, and end.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    train: TrainArgs,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.list {
+        return print(&list());
+    }
+    let config = Config::resolve(&args.train)?;
+    if args.train.is_bare() {
+        return compare::show();
+    }
+    with_job(args.train.transport(), config, |config, job| {
+        train(config, &args.train, job)
+    })
+}
+
+/// Joins the MPI job if there is one, checks that all ranks want the same, and runs `work`.
+fn with_job(
+    transport: TransportChoice,
+    config: Config,
+    work: impl FnOnce(Config, Option<&mut Job>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let Some(mut job) = launch::connect(transport)? else {
+        return work(config, None);
+    };
+    let ranks = job.world().size();
+    let fits = match config.workers {
+        Some(workers) if workers != ranks => Err(bad_request(format!(
+            "--workers {workers}, but the MPI job has {ranks} ranks: leave it out or start {workers} ranks"
+        ))),
+        _ => config.claims(),
+    };
+    let config = Config {
+        workers: Some(ranks),
+        ..config
+    };
+    let claim = fits.map_err(|error| anyhow!("{error:#}"));
+    let result = agree(&mut job, claim).and_then(|()| work(config, Some(&mut job)));
+    job.conclude(result)
+}
+
+fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow::Result<()> {
+    let prints = job.as_ref().is_none_or(|job| job.prints());
+    if prints && args.compressor.is_some() && !args.compression {
+        say(
+            "--compressor without --compression: the whole gradient is reduced, as published; add --compression",
+        );
+    }
+    let conductor = Conductor::new(config, args.resume)?;
+    let out = args.out.as_deref().filter(|_| prints);
+    if prints {
+        let text = conductor.config.to_toml()?;
+        say(&format!(
+            "# {}\n{}",
+            conductor.about_data(),
+            text.trim_end()
+        ));
+        save_config(out, &text)?;
+    }
+    let mut console = Console::new(&conductor.config.method, out);
+    let Some(summary) = conductor.train(job.take(), &mut console)? else {
+        return Ok(());
+    };
+    let curve = console.into_curve();
+    let rows = [Row::new(&conductor.config.method, &[&summary])];
+    print(&table::text(&rows, None))?;
+    if let Some(dir) = out {
+        save_summary(dir, &summary)?;
+        let runs = [report::Run {
+            name: conductor.config.method.clone(),
+            summary: &summary,
+            curve: &curve,
+        }];
+        report::save(
+            dir,
+            "spardl train",
+            &conductor.config.to_toml()?,
+            &runs,
+            &rows,
+        )?;
+    }
+    Ok(())
+}
+
+fn save_config(out: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    let Some(dir) = out else {
+        return Ok(());
+    };
+    let path = dir.join("config.toml");
+    let written = fs::create_dir_all(dir).and_then(|()| fs::write(&path, text));
+    written.with_context(|| format!("writing {}", path.display()))
+}
+
+fn save_summary(dir: &Path, summary: &Summary) -> anyhow::Result<()> {
+    let path = dir.join("summary.json");
+    let text = serde_json::to_string_pretty(summary)?;
+    fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// The networks and data sets.
+fn list() -> String {
+    let width = MODELS
+        .iter()
+        .map(|m| m.name.len())
+        .chain(SETS.iter().map(|s| s.name.len()));
+    let width = width.max().unwrap_or(0);
+    let mut text = String::from("networks (--dnn)\n");
+    for model in MODELS {
+        text += &format!("  {:width$}  {}\n", model.name, model.about);
+    }
+    text += "\ndata sets (--dataset)\n";
+    for set in SETS {
+        text += &format!("  {:width$}  {}\n", set.name, set.about);
+        text += &format!("  {:width$}    in --data-dir: {}\n", "", set.expects);
+    }
+    text
+}

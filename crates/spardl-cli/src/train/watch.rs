@@ -1,0 +1,231 @@
+//! What a person sees of a run, and what is written down.
+
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use spardl_train::events::{EventsError, JsonLines, TensorBoard};
+use spardl_train::record::{EpochRecord, StepRecord, Totals, Watch};
+
+/// A bar on stderr while an epoch runs, a line after it; and the files in --out.
+pub(crate) struct Console {
+    bar: ProgressBar,
+    label: String,
+    epochs: u32,
+    steps_per_epoch: u64,
+    seconds: f64,
+    curve: Vec<Point>,
+    out: Option<Out>,
+}
+
+/// One step of a loss curve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point {
+    pub(crate) step: u64,
+    /// Of training, since this process began.
+    pub(crate) seconds: f64,
+    pub(crate) loss: f64,
+}
+
+/// The files of a run.
+struct Out {
+    dir: std::path::PathBuf,
+    writers: Option<Writers>,
+}
+
+struct Writers {
+    steps: JsonLines,
+    epochs: JsonLines,
+    board: TensorBoard,
+}
+
+impl Console {
+    /// Watches a run called `label` and writes into `out`.
+    pub(crate) fn new(label: &str, out: Option<&Path>) -> Self {
+        let style =
+            ProgressStyle::with_template("{prefix} {bar:24} {pos}/{len} {elapsed} {wide_msg}");
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr())
+            .with_style(style.expect("a valid template"));
+        Self {
+            bar,
+            label: label.to_owned(),
+            epochs: 0,
+            steps_per_epoch: 0,
+            seconds: 0.0,
+            curve: Vec::new(),
+            out: out.map(|dir| Out {
+                dir: dir.to_owned(),
+                writers: None,
+            }),
+        }
+    }
+
+    /// The loss of every step.
+    pub(crate) fn into_curve(mut self) -> Vec<Point> {
+        std::mem::take(&mut self.curve)
+    }
+
+    /// A line that stays, on stderr.
+    pub(crate) fn say(&self, line: &str) {
+        let print = || crate::output::say(line);
+        self.bar.suspend(print);
+    }
+}
+
+impl Watch for Console {
+    fn begin(&mut self, epochs: u32, steps_per_epoch: u64, done: u64) -> Result<(), EventsError> {
+        self.epochs = epochs;
+        self.steps_per_epoch = steps_per_epoch;
+        self.bar.set_length(u64::from(epochs) * steps_per_epoch);
+        self.bar.set_position(done);
+        self.bar.set_prefix(self.label.clone());
+        if !self.bar.is_hidden() {
+            self.bar.enable_steady_tick(Duration::from_millis(250));
+        }
+        match &mut self.out {
+            Some(out) => out.open(done),
+            None => Ok(()),
+        }
+    }
+
+    fn step(&mut self, record: &StepRecord) -> Result<(), EventsError> {
+        self.bar.set_position(record.step);
+        let local = record.compute_ms + record.select_ms + record.merge_ms + record.apply_ms;
+        self.seconds += (local + record.wait_ms) / 1e3;
+        self.curve.push(Point {
+            step: record.step,
+            seconds: self.seconds,
+            loss: record.loss,
+        });
+        self.bar.set_message(format!(
+            "epoch {:.2}  loss {:.4}  lr {:.4}  density {:.4}",
+            record.epoch, record.loss, record.lr, record.density
+        ));
+        match self.out.as_mut().and_then(|out| out.writers.as_mut()) {
+            Some(writers) => writers.step(record),
+            None => Ok(()),
+        }
+    }
+
+    fn epoch(&mut self, record: &EpochRecord) -> Result<(), EventsError> {
+        self.say(&format!("{}  {}", self.label, line(record, self.epochs)));
+        match self.out.as_mut().and_then(|out| out.writers.as_mut()) {
+            Some(writers) => writers.epoch(record),
+            None => Ok(()),
+        }
+    }
+
+    fn note(&mut self, line: &str) {
+        self.say(&format!("{}  {line}", self.label));
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Out {
+    fn open(&mut self, done: u64) -> Result<(), EventsError> {
+        let (steps, epochs) = (self.dir.join("steps.jsonl"), self.dir.join("epochs.jsonl"));
+        self.writers = Some(match done {
+            0 => Writers {
+                steps: JsonLines::create(steps)?,
+                epochs: JsonLines::create(epochs)?,
+                board: TensorBoard::create(&self.dir)?,
+            },
+            done => Writers {
+                steps: JsonLines::resume(steps, done)?,
+                epochs: JsonLines::resume(epochs, done)?,
+                board: TensorBoard::resume(&self.dir, done)?,
+            },
+        });
+        Ok(())
+    }
+}
+
+impl Writers {
+    fn step(&mut self, record: &StepRecord) -> Result<(), EventsError> {
+        self.steps.append(record)?;
+        let scalars = [
+            ("train/loss", record.loss),
+            ("train/lr", record.lr),
+            ("reduce/density", record.density),
+            ("reduce/bytes_sent", record.bytes_sent as f64),
+            ("time/compute_ms", record.compute_ms),
+            ("time/select_ms", record.select_ms),
+            ("time/merge_ms", record.merge_ms),
+            ("time/wait_ms", record.wait_ms),
+        ];
+        for (tag, value) in scalars {
+            self.board.scalar(tag, record.step, value as f32)?;
+        }
+        Ok(())
+    }
+
+    fn epoch(&mut self, record: &EpochRecord) -> Result<(), EventsError> {
+        self.epochs.append(record)?;
+        let scalars = [
+            ("train/epoch_loss", Some(record.train_loss)),
+            ("train/accuracy", Some(record.train_accuracy)),
+            ("test/loss", record.test_loss),
+            ("test/accuracy", record.test_accuracy),
+        ];
+        for (tag, value) in scalars {
+            if let Some(value) = value {
+                self.board.scalar(tag, record.step, value as f32)?;
+            }
+        }
+        self.board.flush()
+    }
+}
+
+/// One epoch on one line.
+fn line(record: &EpochRecord, epochs: u32) -> String {
+    let totals = &record.totals;
+    let test = match (record.test_loss, record.test_accuracy) {
+        (Some(loss), Some(accuracy)) => {
+            format!("  test loss {loss:.4} acc {:.2} %", accuracy * 100.0)
+        }
+        _ => String::new(),
+    };
+    let skipped = match totals.skipped {
+        0 => String::new(),
+        skipped => format!("  {skipped} steps skipped"),
+    };
+    format!(
+        "epoch {:>3}/{epochs}  loss {:.4} acc {:.2} %{test}  {:.0} samples/s  {}  density {:.4}  sent {} ({:.2} % of dense){skipped}",
+        record.epoch,
+        record.train_loss,
+        record.train_accuracy * 100.0,
+        record.samples_per_second,
+        split(totals),
+        totals.mean_density(),
+        bytes(totals.bytes_sent as f64),
+        100.0 * totals.bytes_sent as f64 / totals.bytes_dense.max(1) as f64,
+    )
+}
+
+/// Where rank 0's time went.
+fn split(totals: &Totals) -> String {
+    let select = totals.select + totals.merge;
+    let all = totals.compute + select + totals.wait + totals.apply;
+    let percent = |part: f64| 100.0 * part / all.max(f64::MIN_POSITIVE);
+    format!(
+        "compute {:.0} % select {:.1} % exchange {:.0} %",
+        percent(totals.compute),
+        percent(select),
+        percent(totals.wait)
+    )
+}
+
+/// For people.
+pub(crate) fn bytes(bytes: f64) -> String {
+    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let unit = units.iter().find(|(size, _)| bytes >= *size);
+    unit.map_or_else(
+        || format!("{bytes:.0} B"),
+        |(size, name)| format!("{:.2} {name}", bytes / size),
+    )
+}

@@ -1,0 +1,239 @@
+//! `spardl train` and `spardl compare`, as a user runs them.
+#![cfg(feature = "train")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spardl"));
+    command.args(args).env_remove("SPARDL_DATA_DIR");
+    command
+}
+
+fn spardl(args: &[&str]) -> Output {
+    command(args)
+        .output()
+        .expect("the binary was built for this test")
+}
+
+fn ends_well(args: &[&str]) -> Output {
+    let output = spardl(args);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {errors}");
+    output
+}
+
+/// A run of a few seconds at most.
+const SMALL: &[&str] = &[
+    "train",
+    "--dnn",
+    "mlp",
+    "--dataset",
+    "synthetic",
+    "--train-samples",
+    "640",
+    "--test-samples",
+    "100",
+    "--nworkers",
+    "3",
+    "--batch-size",
+    "8",
+    "--max-epochs",
+    "2",
+    "--lr",
+    "0.05",
+];
+
+fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    SMALL.iter().copied().chain(more.iter().copied()).collect()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+fn summary(dir: &Path) -> Value {
+    let text = fs::read_to_string(dir.join("summary.json")).expect("a summary");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn a_run_ends_with_a_table_and_leaves_its_files() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().to_str().expect("text");
+    let output = ends_well(&small(&["--compression", "--out", out]));
+    let table = String::from_utf8(output.stdout).expect("text");
+    let (head, row) = table.split_once('\n').expect("two lines");
+    assert!(
+        head.starts_with("method") && head.ends_with("identical"),
+        "{table}"
+    );
+    assert!(
+        row.starts_with("spardl") && row.trim_end().ends_with("yes"),
+        "{table}"
+    );
+    let steps = lines(&dir.path().join("steps.jsonl"));
+    assert_eq!(steps.len(), 2 * (640 / 24));
+    let density = steps[5]["density"].as_f64().expect("a number");
+    assert!((0.005..=0.0101).contains(&density), "{density}");
+    assert_eq!(lines(&dir.path().join("epochs.jsonl")).len(), 2);
+    let page = fs::read_to_string(dir.path().join("report.html")).expect("a page");
+    assert!(page.contains("Loss against time") && page.contains("<svg"));
+    let files = fs::read_dir(dir.path()).expect("the directory");
+    let names: Vec<String> = files
+        .map(|f| f.expect("a file").file_name().into_string().expect("text"))
+        .collect();
+    assert!(
+        names.iter().any(|name| name.contains("tfevents")),
+        "{names:?}"
+    );
+
+    // The saved configuration gives the same run again.
+    let again = tempfile::tempdir().expect("a directory");
+    let config = dir.path().join("config.toml");
+    let (config, out) = (
+        config.to_str().expect("text"),
+        again.path().to_str().expect("text"),
+    );
+    ends_well(&["train", "--config", config, "--out", out]);
+    assert_eq!(summary(dir.path())["hash"], summary(again.path())["hash"]);
+}
+
+#[test]
+fn a_killed_run_goes_on_and_ends_as_if_it_had_not_been() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+    let (whole, half, saved) = (path("whole"), path("half"), path("saved"));
+    let long = ["--max-epochs", "6", "--method", "spardl"];
+    ends_well(&small(&[&long[..], &["--out", &whole]].concat()));
+    let saving = [
+        "--checkpoint-dir",
+        &saved,
+        "--checkpoint-every",
+        "7",
+        "--out",
+        &half,
+    ];
+    let run = small(&[&long[..], &saving[..]].concat());
+    let mut child = command(&run)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    // Killed whenever the third checkpoint appears: at no special moment of a step.
+    let began = Instant::now();
+    let third = Path::new(&saved).join("step-000000021");
+    while !third.exists() && child.try_wait().expect("a child").is_none() {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "no third checkpoint"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+    ends_well(&[&run[..], &["--resume"]].concat());
+    assert_eq!(
+        summary(Path::new(&whole))["hash"],
+        summary(Path::new(&half))["hash"]
+    );
+    let losses = |out: &str| -> Vec<Value> {
+        let steps = lines(&Path::new(out).join("steps.jsonl"));
+        steps.iter().map(|step| step["loss"].clone()).collect()
+    };
+    assert_eq!(losses(&whole), losses(&half), "one clean log");
+    let kept = fs::read_dir(&saved).expect("the directory").count();
+    assert_eq!(kept, 2, "the last two and no half-written one");
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--dnn", "vgg17"], "unknown model vgg17"),
+        (&["--dataset", "mnist"], "MNIST"),
+        (
+            &["--dataset", "mnist", "--data-dir", "/nonexistent"],
+            "/nonexistent",
+        ),
+        (&["--dnn", "lstmimdb", "--dataset", "synthetic"], "lstmimdb"),
+        (&["--method", "spardl", "--teams", "2"], "teams"),
+        (&["--method", "nothing"], "nothing"),
+        (&["--density", "7"], "from 0 to 1"),
+        (&["--lr", "0"], "--lr"),
+        (&["--resume"], "--checkpoint-dir"),
+        (&["--device", "abacus"], "flex, wgpu, cuda"),
+        (&["--batch-size", "100000"], "100000"),
+        (&["--config", "/nonexistent.toml"], "/nonexistent.toml"),
+    ];
+    for (args, expected) in cases {
+        let output = spardl(&small(args));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let complaint = text.lines().last().unwrap_or_default();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+        assert!(
+            complaint.starts_with("spardl: ") && complaint.contains(expected),
+            "{args:?}: {text}"
+        );
+    }
+}
+
+#[test]
+fn compare_puts_methods_side_by_side_and_saves_a_page() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().to_str().expect("text");
+    let mut args = small(&[
+        "--methods",
+        "dense,spardl@0.05,spardl/local",
+        "--seeds",
+        "1,2",
+        "--out",
+        out,
+    ]);
+    args[0] = "compare";
+    let output = ends_well(&args);
+    let table = String::from_utf8(output.stdout).expect("text");
+    let names: Vec<&str> = table
+        .lines()
+        .skip(1)
+        .filter_map(|l| l.split_whitespace().next())
+        .collect();
+    assert_eq!(names, ["dense", "spardl@0.05", "spardl/local"]);
+    let text = fs::read_to_string(dir.path().join("compare.json")).expect("rows");
+    let rows: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    assert!(
+        rows.iter()
+            .all(|row| row["identical"] == true && row["seeds"] == 2)
+    );
+    assert!(rows[1]["bytes_to_dense"].as_f64() > rows[2]["bytes_to_dense"].as_f64());
+    let page = fs::read_to_string(dir.path().join("report.html")).expect("a page");
+    assert!(page.contains("spardl/local"));
+}
+
+#[test]
+fn the_published_examples_are_understood() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).expect("the examples") {
+        let path = entry.expect("a file").path();
+        if path.extension().is_some_and(|extension| extension == "sh") {
+            seen += 1;
+            let output = Command::new("bash")
+                .arg(&path)
+                .args(["--lr", "0.5", "--list"])
+                .env("SPARDL", env!("CARGO_BIN_EXE_spardl"))
+                .env_remove("LAUNCH")
+                .output()
+                .expect("bash");
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{}: {errors}", path.display());
+        }
+    }
+    assert!(seen >= 9);
+}

@@ -1,0 +1,105 @@
+//! The training loop over MPI has the loss curve and the parameters that it has over threads, bit for bit.
+
+use std::time::Duration;
+
+use spardl_algos::{Options, registry};
+use spardl_drive::{Transport, run_workers};
+use spardl_mpi::Mpi;
+use spardl_train::events::EventsError;
+use spardl_train::optimiser::{self, Rule};
+use spardl_train::record::{EpochRecord, StepRecord, Watch};
+use spardl_train::schedule::{Density, LearningRate};
+use spardl_train::{Data, OnNonFinite, Run, Settings, data, train};
+
+use crate::launch::{Job, Link};
+use crate::softmax::Softmax;
+
+pub(crate) fn jobs() -> Vec<Job> {
+    let job = |ranks| {
+        let name = format!("training, {ranks} ranks, SharedMemory");
+        Job::ranks(name, ranks, "training", Link::SharedMemory)
+    };
+    [2, 4].map(job).into()
+}
+
+pub(crate) fn rank() {
+    let mpi = Mpi::init().unwrap();
+    let request = data::Request {
+        train_samples: Some(320),
+        ..data::Request::default()
+    };
+    let data = data::open("synthetic", &request).expect("needs no files");
+    for method in ["spardl", "ok-topk", "exdyna-bf16", "dense"] {
+        let transport = mpi.transport().unwrap();
+        let world = transport.world();
+        let over_mpi = losses(method, transport, &data);
+        if world.rank().get() == 0 {
+            let over_threads = run_workers(world.size(), |t| losses(method, t, &data)).unwrap();
+            assert!(
+                over_mpi.0.len() == 15 && over_mpi == over_threads[0],
+                "{method}"
+            );
+            println!("{method}");
+        }
+    }
+}
+
+/// The bits of every loss, and the hash of the parameters at the end.
+fn losses(method: &str, transport: impl Transport, data: &Data) -> (Vec<u64>, String) {
+    let build = |name| registry::build(name, &Options::default()).expect("a method");
+    let (method, dense) = (build(method), build("dense"));
+    let settings = Settings {
+        batch_size: 4,
+        epochs: 1,
+        max_steps: Some(15),
+        seed: 3,
+        learning_rate: LearningRate::constant(0.05),
+        density: Density::constant(0.02),
+        dense_epochs: 0.1,
+        optimiser: optimiser::Options {
+            rule: Rule::Sgd,
+            momentum: 0.9,
+            nesterov: false,
+            weight_decay: 1e-4,
+            momentum_correction: false,
+            factor_masking: false,
+            clip: None,
+        },
+        bucket_elements: 1000,
+        eval_every: 1,
+        verify: true,
+        on_non_finite: OnNonFinite::Stop,
+        timeout: Duration::from_secs(60),
+        checkpoints: None,
+    };
+    let run = Run {
+        settings: &settings,
+        method: &*method,
+        dense: &*dense,
+        data,
+    };
+    let mut model = Softmax::new(&data.task, transport.world().rank().get());
+    let mut heard = Losses::default();
+    let summary = train(&run, &mut model, transport, &mut heard).expect("ends well");
+    (heard.0, summary.hash)
+}
+
+#[derive(Default)]
+struct Losses(Vec<u64>);
+
+impl Watch for Losses {
+    fn begin(&mut self, _: u32, _: u64, _: u64) -> Result<(), EventsError> {
+        Ok(())
+    }
+
+    fn step(&mut self, record: &StepRecord) -> Result<(), EventsError> {
+        self.0.push(record.loss.to_bits());
+        Ok(())
+    }
+
+    fn epoch(&mut self, _: &EpochRecord) -> Result<(), EventsError> {
+        Ok(())
+    }
+
+    fn note(&mut self, _: &str) {}
+}

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# LSTM language model with Ok-Topk's LSTM preset: 32 workers, batch 2, density 0.02. (The paper's speech set, AN4, is not offered.)
+#
+#   examples/lstm_oktopk.sh --data-dir data                       # 32 workers as threads of this process
+#   LAUNCH="mpiexec -n 32 -host node0,node1" examples/lstm_oktopk.sh --data-dir data
+#
+# More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
+set -euo pipefail
+workers=(--nworkers "${NWORKERS:-32}")
+[ -z "${LAUNCH:-}" ] || workers=()
+exec ${LAUNCH:-} "${SPARDL:-spardl}" train "${workers[@]}" \
+  --dnn lstm --dataset wikitext --max-epochs 40 --batch-size 2 --lr 1 --clip 0.25 --optimiser ok-topk --momentum 0 \
+  --compression --compressor ok-topk --set ok-topk.preset=lstm --density 0.02 \
+  "$@"

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# LSTM on IMDB with SparDL, as published: batch 1 a worker, lr 0.3, 31 epochs, 50,000 words, at most 500 tokens.
+#
+#   examples/lstmimdb_spardl.sh --data-dir data                       # 6 workers as threads of this process
+#   LAUNCH="mpiexec -n 6 -host node0,node1" examples/lstmimdb_spardl.sh --data-dir data
+#
+# More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
+set -euo pipefail
+workers=(--nworkers "${NWORKERS:-6}")
+[ -z "${LAUNCH:-}" ] || workers=()
+exec ${LAUNCH:-} "${SPARDL:-spardl}" train "${workers[@]}" \
+  --dnn lstmimdb --dataset imdb --max-epochs 31 --batch-size 1 --lr 0.3 \
+  --vocabulary 50000 --length 500 --momentum 0 --weight-decay 0 --lr-schedule lstmimdb --clip 1 \
+  --compression --compressor spardl --density 0.01 \
+  "$@"
