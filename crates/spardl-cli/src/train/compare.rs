@@ -60,9 +60,10 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
 /// What `spardl train` alone does.
 pub(super) fn show() -> anyhow::Result<()> {
     let config = Config {
-        max_epochs: 6,
+        dnn: "mlp".to_owned(),
+        max_epochs: 20,
         workers: Some(4),
-        lr: 0.05,
+        lr: 0.02,
         ..Config::resolve(&TrainArgs::default())?
     };
     let args = CompareArgs {
@@ -73,7 +74,7 @@ pub(super) fn show() -> anyhow::Result<()> {
         train: TrainArgs::default(),
     };
     say(
-        "Training LeNet on generated images with 4 workers, twice: with the whole gradient, then with 1 % of it (SparDL).",
+        "Training a small network on generated images with 4 workers, twice: with the whole gradient, then with 1 % of it (SparDL).",
     );
     compare(config.clone(), &Plan::new(&args, &config)?, None)?;
     say(
