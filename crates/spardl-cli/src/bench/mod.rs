@@ -96,7 +96,13 @@ fn bench(plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
             }
         }
     }
-    Ok(())
+    match crate::memory::peak() {
+        Some(peak) if args.format == Format::Text && prints => print(&format!(
+            "# peak memory of this process: {}\n",
+            crate::memory::gigabytes(peak)
+        )),
+        _ => Ok(()),
+    }
 }
 
 impl<'a> Case<'a> {
