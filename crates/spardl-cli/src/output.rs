@@ -54,6 +54,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes a line of words to stderr.
+#[cfg(feature = "train")]
 pub(crate) fn say(line: &str) {
     // Nothing can be done when stderr is gone.
     let _ = writeln!(io::stderr(), "{line}");
