@@ -128,7 +128,7 @@ pub const MODELS: &[Entry] = &[
     },
     Entry {
         name: "bert",
-        about: "BERT base: bert-base by its published name",
+        about: "the published BERT: another name of bert-base",
         wants: Wants::Language,
         make: Make::Language(bert_base),
     },
@@ -140,13 +140,13 @@ pub const MODELS: &[Entry] = &[
     },
     Entry {
         name: "bert-small",
-        about: "masked language model, 4 encoders of 512",
+        about: "masked language model, 4 encoders of 512 (28,795,194 parameters for 30,522 words)",
         wants: Wants::Language,
         make: Make::Language(bert_small),
     },
     Entry {
         name: "bert-tiny",
-        about: "masked language model, 2 encoders of 128",
+        about: "masked language model, 2 encoders of 128 (4,416,698 parameters for 30,522 words)",
         wants: Wants::Language,
         make: Make::Language(bert_tiny),
     },
@@ -262,12 +262,9 @@ impl Place {
 impl Entry {
     fn refuse(&self, task: &Task) -> BuildError {
         let (expected, data) = match self.wants {
-            Wants::Images { .. } => (
-                "images",
-                "mnist, cifar10, cifar100, imagenet or synthetic images",
-            ),
-            Wants::Sequences => ("labelled sequences", "imdb or synthetic sequences"),
-            Wants::Language => ("text", "wikitext, a text file or synthetic text"),
+            Wants::Images { .. } => ("images", "mnist, cifar10, cifar100, imagenet or synthetic"),
+            Wants::Sequences => ("labelled sequences", "imdb or synthetic-reviews"),
+            Wants::Language => ("text", "text, wikitext or synthetic-text"),
         };
         let found = match task {
             Task::Images { .. } => "images",
