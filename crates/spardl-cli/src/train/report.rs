@@ -7,6 +7,7 @@ use anyhow::Context;
 use spardl_train::chart::{Chart, Page, Series, Table};
 use spardl_train::record::{EpochRecord, Summary};
 
+use super::config::Config;
 use super::table::{self, Row};
 use super::watch::Point;
 
@@ -31,9 +32,13 @@ pub(crate) fn save(
         columns: table::headings(None),
         rows: rows.iter().map(table::cells).collect(),
     };
-    let pairs = config.lines().filter_map(|line| line.split_once(" = "));
+    let usual = Config::default().to_toml()?;
+    let special = config
+        .lines()
+        .filter(|line| !usual.lines().any(|other| other == *line));
+    let pairs = special.filter_map(|line| line.split_once(" = "));
     let settings = Table {
-        title: "Configuration".to_owned(),
+        title: "Configuration, where it is not the default".to_owned(),
         columns: vec!["option".to_owned(), "value".to_owned()],
         rows: pairs
             .map(|(name, value)| vec![name.to_owned(), value.to_owned()])
