@@ -29,7 +29,8 @@ use clap::{Parser, Subcommand};
     name = "spardl",
     version,
     max_term_width = 100,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    args_override_self = true
 )]
 #[command(
     after_help = "Start with: spardl train, spardl list, spardl explain spardl, spardl bench --methods dense,spardl"
