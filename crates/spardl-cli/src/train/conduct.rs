@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use spardl_burn::DeviceChoice;
 use spardl_core::{Algorithm, Layout};
-use spardl_drive::{Transport, run_workers};
+use spardl_drive::{DriveError, Transport, run_workers};
 use spardl_train::record::{Summary, Unwatched, Watch};
 use spardl_train::{Batch, Data, Model, Run, Score, Settings, TrainError, data, train};
 
@@ -139,9 +139,10 @@ impl Conductor {
             data: &self.data,
         };
         train(&run, &mut model, transport, watch).map_err(|error| match error {
-            TrainError::Data(_) | TrainError::Misfit { .. } | TrainError::NoCheckpoint { .. } => {
-                bad_request(error)
-            }
+            TrainError::Data(_)
+            | TrainError::Misfit { .. }
+            | TrainError::NoCheckpoint { .. }
+            | TrainError::Drive(DriveError::Config { .. }) => bad_request(error),
             other => other.into(),
         })
     }

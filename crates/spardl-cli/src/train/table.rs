@@ -164,6 +164,7 @@ pub(crate) fn text(rows: &[Row], link: Option<&Link>) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let text = table.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let bare = |line| str::trim_end(str::strip_prefix(line, " ").unwrap_or(line));
+    let lines: Vec<&str> = text.lines().map(bare).collect();
     lines.join("\n") + "\n"
 }
