@@ -166,7 +166,17 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
         (&["--method", "spardl", "--teams", "2"], "teams"),
         (&["--method", "nothing"], "nothing"),
         // Of an option that is given twice the last one counts, but --set adds up: the first is the wrong one here.
-        (&["--set", "spardl.x=1", "--set", "exdyna.blocks=64", "--method", "spardl"], "'x'"),
+        (
+            &[
+                "--set",
+                "spardl.x=1",
+                "--set",
+                "exdyna.blocks=64",
+                "--method",
+                "spardl",
+            ],
+            "option x",
+        ),
         (&["--density", "7"], "from 0 to 1"),
         (&["--lr", "0"], "--lr"),
         (&["--resume"], "--checkpoint-dir"),
