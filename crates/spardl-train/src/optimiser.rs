@@ -50,15 +50,19 @@ pub struct Options {
 pub struct Optimiser {
     options: Options,
     velocity: Vec<f32>,
+    /// With momentum correction: the velocity of a step that is not yet known to count.
+    next: Vec<f32>,
 }
 
 impl Optimiser {
     /// An optimiser of `len` parameters at rest.
     pub fn new(options: Options, len: usize) -> Self {
-        let moves = options.momentum != 0.0;
+        let len = if options.momentum == 0.0 { 0 } else { len };
+        let own = options.momentum_correction;
         Self {
             options,
-            velocity: vec![0.0; if moves { len } else { 0 }],
+            velocity: vec![0.0; len],
+            next: vec![0.0; if own { len } else { 0 }],
         }
     }
 
@@ -80,19 +84,21 @@ impl Optimiser {
         self.velocity.copy_from_slice(velocity);
     }
 
-    /// Turns this worker's gradient into what is reduced.
+    /// Turns this worker's gradient into what is reduced. Nothing of it stays unless [`Optimiser::apply`] follows: a step that is
+    /// dropped, because of a NaN for example, leaves the velocity as it was.
     pub fn prepare(&mut self, gradient: &mut [f32], lr: f32) {
         if let Some(limit) = self.options.clip {
             clip(gradient, limit);
         }
         if self.options.momentum_correction && !self.velocity.is_empty() {
             let momentum = self.options.momentum;
-            for (gradient, velocity) in gradient.iter_mut().zip(&mut self.velocity) {
-                *velocity = momentum * *velocity + *gradient;
+            let before_and_after = self.velocity.iter().zip(&mut self.next);
+            for (gradient, (velocity, next)) in gradient.iter_mut().zip(before_and_after) {
+                *next = momentum * velocity + *gradient;
                 *gradient = if self.options.nesterov {
-                    *gradient + momentum * *velocity
+                    *gradient + momentum * *next
                 } else {
-                    *velocity
+                    *next
                 };
             }
         }
@@ -117,6 +123,7 @@ impl Optimiser {
             Rule::OkTopk => (1.0, lr * decay),
         };
         if self.velocity.is_empty() || momentum_correction {
+            std::mem::swap(&mut self.velocity, &mut self.next);
             for (parameter, update) in parameters.iter_mut().zip(update) {
                 *parameter -= rate * (update + decay * *parameter);
             }
@@ -135,14 +142,15 @@ impl Optimiser {
         }
     }
 
-    /// Factor masking: stops the momentum of the elements at `offset + index` for which `delivered` says that nothing waits.
+    /// Factor masking: stops the momentum of the elements at `offset + index` that were delivered whole; before
+    /// [`Optimiser::apply`].
     pub fn mask(&mut self, offset: usize, delivered: impl Iterator<Item = usize>) {
         if self.options.momentum_correction
             && self.options.factor_masking
             && !self.velocity.is_empty()
         {
             for index in delivered {
-                self.velocity[offset + index] = 0.0;
+                self.next[offset + index] = 0.0;
             }
         }
     }
@@ -240,6 +248,23 @@ mod tests {
         let mut optimiser = Optimiser::new(options, 3);
         optimiser.prepare(&mut [1.0, 2.0, 3.0], 0.1);
         optimiser.mask(1, [1].into_iter());
+        optimiser.apply(&mut [0.0; 3], &[0.0; 3], 0.1);
         assert_eq!(optimiser.velocity(), [1.0, 2.0, 0.0]);
+    }
+
+    #[test]
+    fn a_step_that_is_dropped_leaves_the_velocity_as_it_was() {
+        let options = Options {
+            momentum_correction: true,
+            ..PLAIN
+        };
+        let mut optimiser = Optimiser::new(options, 1);
+        optimiser.prepare(&mut [2.0], 0.1);
+        optimiser.apply(&mut [0.0], &[2.0], 0.1);
+        optimiser.prepare(&mut [f32::NAN], 0.1);
+        assert_eq!(optimiser.velocity(), [2.0]);
+        let mut gradient = [1.0];
+        optimiser.prepare(&mut gradient, 0.1);
+        assert_eq!(gradient, [2.0]);
     }
 }

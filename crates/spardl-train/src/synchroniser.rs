@@ -36,6 +36,8 @@ pub struct Synchroniser<'a, T> {
 pub struct Reduced {
     /// Why the step was dropped on all workers, if it was.
     pub skipped: Option<SkipReason>,
+    /// Was this worker's gradient a reason for that?
+    pub at_fault: bool,
     /// Entries of the update that are not zero.
     pub nnz: usize,
     /// Rounds, messages, bytes and times.
@@ -125,6 +127,8 @@ impl<'a, T: Transport> Synchroniser<'a, T> {
             None => driver.commit()?,
             Some(_) => driver.abort(),
         }
+        // Looked at only then: the pass of the method has found it already on the way.
+        let at_fault = skipped.is_some() && gradient.iter().any(|value| !value.is_finite());
         let scale = 1.0 / driver.world().size() as f32;
         let mut nnz = 0;
         for (i, bucket) in plan.buckets.iter().enumerate() {
@@ -137,6 +141,7 @@ impl<'a, T: Transport> Synchroniser<'a, T> {
         self.steps += 1;
         Ok(Reduced {
             skipped,
+            at_fault,
             nnz,
             counts: report.total(),
             waited: report.waited,

@@ -213,8 +213,7 @@ impl<'a, T: Transport> Worker<'a, T> {
         let score = self
             .model
             .gradient(&prepared.batch, prepared.seed, &mut self.gradient);
-        let finite = score.loss.is_finite() && self.gradient.iter().all(|v| v.is_finite());
-        if !finite && !self.gradient.is_empty() {
+        if !score.loss.is_finite() && !self.gradient.is_empty() {
             // A loss can be NaN where the gradient is not: the flag of the exchange comes from the gradient.
             self.gradient[0] = f32::NAN;
         }
@@ -231,7 +230,7 @@ impl<'a, T: Transport> Worker<'a, T> {
                     .apply(&mut self.parameters, &self.gradient, lr as f32);
                 self.model.set_parameters(&self.parameters);
             }
-            Some(_) => self.skip(!finite)?,
+            Some(_) => self.skip(reduced.at_fault)?,
         }
         if settings.verify {
             self.compare()?;
