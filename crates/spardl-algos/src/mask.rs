@@ -156,7 +156,8 @@ impl MaskedSum {
         work: &mut [f32],
         values: ValueType,
     ) -> Self {
-        let own = take(work, &indices);
+        let mut own = Vec::with_capacity(indices.len());
+        spardl_kernels::lift(Level::best(), work, &indices, &mut own);
         Self {
             indices,
             len: work.len() as u32,
@@ -183,20 +184,6 @@ impl MaskedSum {
         }
         list::into_update(Entries { indices, values }, self.len)
     }
-}
-
-/// Moves the values at `indices` out of `work`. Nearly every one is a cache miss, so each is met once: read and cleared before
-/// its line is gone.
-fn take(work: &mut [f32], indices: &[u32]) -> Vec<f32> {
-    const TOGETHER: usize = 64;
-    let mut taken = Vec::with_capacity(indices.len());
-    for indices in indices.chunks(TOGETHER) {
-        spardl_kernels::gather(Level::best(), work, indices, &mut taken);
-        for &index in indices {
-            work[index as usize] = 0.0;
-        }
-    }
-    taken
 }
 
 /// What an agreement sends at most: rounds, messages and body bytes of the busiest worker.

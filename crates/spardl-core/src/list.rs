@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use spardl_kernels::Entries;
+use spardl_kernels::{Entries, Level};
 
 use crate::codec::ValueType;
 use crate::sparse::SparseVec;
@@ -84,7 +84,7 @@ pub fn into_update(list: Entries, len: u32) -> SparseVec {
         mut indices,
         mut values,
     } = list;
-    if values.contains(&0.0) {
+    if spardl_kernels::any_zero(Level::best(), &values) {
         let nonzero: Vec<bool> = values.iter().map(|&value| value != 0.0).collect();
         let mut keep = nonzero.iter();
         indices.retain(|_| *keep.next().expect("as many flags as entries"));

@@ -1,5 +1,7 @@
 //! Sparse vectors: ascending, unique, in-range by construction.
 
+use spardl_kernels::Level;
+
 use crate::error::DecodeError;
 
 /// A sparse vector of a fixed length: strictly ascending indices with their values.
@@ -23,7 +25,7 @@ impl SparseVec {
     /// A vector from its parts; `None` when the lists differ in length or the indices do not ascend below `len`.
     pub fn from_parts(len: u32, indices: Vec<u32>, values: Vec<f32>) -> Option<Self> {
         let fits = indices.len() == values.len()
-            && indices.windows(2).all(|pair| pair[0] < pair[1])
+            && spardl_kernels::ascends(Level::best(), &indices)
             && indices.last().is_none_or(|&last| last < len);
         fits.then_some(Self {
             len,
@@ -97,9 +99,7 @@ impl SparseVec {
         let checked = result.and_then(|()| {
             let joint = before.saturating_sub(1);
             let fits = self.indices.len() == self.values.len()
-                && self.indices[joint..]
-                    .windows(2)
-                    .all(|pair| pair[0] < pair[1])
+                && spardl_kernels::ascends(Level::best(), &self.indices[joint..])
                 && self.indices.last().is_none_or(|&last| last < self.len);
             if fits {
                 Ok(())

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use spardl_kernels::{
-    Entries, Level, accumulate, add_assign, all_finite, copy, extract, from_bf16, gather, scatter,
+    Entries, Level, accumulate, add_assign, all_finite, copy, extract, from_bf16, lift, scatter,
     sum, sum_of_squares, to_bf16,
 };
 
@@ -144,10 +144,10 @@ fn cases(arrays: &Arrays) -> Vec<(String, Run)> {
             Box::new(move |a| from_bf16(level, &a.narrow, &mut a.work)),
         );
         add(
-            "gather 0.01",
+            "lift 0.01",
             Box::new(move |a| {
                 a.out.clear();
-                gather(level, &a.gradient, &a.selected, &mut a.out.values);
+                lift(level, &mut a.work, &a.selected, &mut a.out.values);
                 a.out.clear();
             }),
         );

@@ -277,6 +277,11 @@ macro_rules! recompiled {
 
 recompiled! {
     portable::count_at_least(values: &[f32], limit: u32) -> usize;
+    portable::ascends(indices: &[u32]) -> bool;
+    portable::any_zero(values: &[f32]) -> bool;
+    portable::write_parts(width: u32, start: u32, indices: &[u32], low: &mut [u8], high: &mut [u8]);
+    portable::read_low(width: u32, bytes: &[u8], start: u32, slots: &mut [u32]);
+    portable::read_high(bytes: &[u8], count: usize, out: &mut Vec<u32>) -> bool;
     portable::keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) -> usize;
     portable::common(marks: &Marks, start: u32, indices: &[u32], values: &[f32], out: &mut Entries) -> usize;
     portable::add_assign(a: &mut [f32], b: &[f32]);
@@ -285,6 +290,6 @@ recompiled! {
     portable::sum(a: &[f32]) -> f64;
     portable::to_bf16(src: &[f32], dst: &mut [u16]);
     portable::from_bf16(src: &[u16], dst: &mut [f32]);
-    x86::gather(dense: &[f32], indices: &[u32], out: &mut Vec<f32>);
+    x86::lift(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>);
     x86::scatter(dense: &mut [f32], indices: &[u32], values: &[f32]);
 }

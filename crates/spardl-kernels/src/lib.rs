@@ -33,6 +33,7 @@ macro_rules! dispatch {
     };
 }
 
+pub mod elias_fano;
 mod entries;
 mod level;
 mod pages;
@@ -187,6 +188,16 @@ pub fn take(
     }
 }
 
+/// Does each index exceed the one before it?
+pub fn ascends(level: Level, indices: &[u32]) -> bool {
+    dispatch!(level, ascends(indices))
+}
+
+/// Is any of the values zero, of either sign?
+pub fn any_zero(level: Level, values: &[f32]) -> bool {
+    dispatch!(level, any_zero(values))
+}
+
 /// How many values have magnitude bits (`bits & 0x7fff_ffff`) of at least `limit`.
 pub fn count_at_least(level: Level, values: &[f32], limit: u32) -> usize {
     dispatch!(level, count_at_least(values, limit))
@@ -259,15 +270,15 @@ pub fn from_bf16(level: Level, src: &[u16], dst: &mut [f32]) {
     dispatch!(level, from_bf16(src, dst));
 }
 
-/// Appends `dense[indices[j]]` for each `j` to `out`.
+/// Appends `dense[indices[j]]` for each `j` to `out` and leaves zeros there.
 ///
-/// Fast when the indices ascend; correct in any order.
+/// Fast when the indices ascend; correct in any order. Of equal indices the first gets the value.
 ///
 /// # Panics
 ///
-/// If an index is out of range; `out` is then unchanged.
-pub fn gather(level: Level, dense: &[f32], indices: &[u32], out: &mut Vec<f32>) {
-    dispatch!(level, gather(dense, indices, out));
+/// If an index is out of range; `dense` and `out` are then unchanged.
+pub fn lift(level: Level, dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>) {
+    dispatch!(level, lift(dense, indices, out));
 }
 
 /// `dense[indices[j]] = values[j]` for each `j`.

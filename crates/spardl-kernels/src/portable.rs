@@ -4,6 +4,8 @@
 //! source for a wider instruction set. That cannot change a bit: Rust never fuses or reorders floating-point operations, and the
 //! sums spell out their lanes.
 
+pub(crate) use crate::elias_fano::{read_high, read_low, write_parts};
+
 use crate::window::{Marks, Sums};
 use crate::{Entries, INFINITE, LANES, MAGNITUDE, UNREACHABLE, Window};
 
@@ -83,6 +85,20 @@ pub(crate) fn count_at_least(values: &[f32], limit: u32) -> usize {
         .chunks(CHUNK)
         .map(|chunk| count(chunk) as usize)
         .sum()
+}
+
+/// A fold, because a loop that can leave early is not vectorised.
+#[inline(always)]
+pub(crate) fn ascends(indices: &[u32]) -> bool {
+    let pairs = indices.iter().zip(indices.get(1..).unwrap_or_default());
+    pairs.fold(true, |ascends, (before, after)| ascends & (before < after))
+}
+
+#[inline(always)]
+pub(crate) fn any_zero(values: &[f32]) -> bool {
+    values
+        .iter()
+        .fold(false, |any, value| any | (value.to_bits() << 1 == 0))
 }
 
 #[inline(always)]
@@ -251,9 +267,12 @@ pub(crate) fn from_bf16(src: &[u16], dst: &mut [f32]) {
     }
 }
 
-pub(crate) fn gather(dense: &[f32], indices: &[u32], out: &mut Vec<f32>) {
+pub(crate) fn lift(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>) {
     check_indices(dense.len(), indices);
-    out.extend(indices.iter().map(|&index| dense[index as usize]));
+    let lifted = indices
+        .iter()
+        .map(|&index| std::mem::take(&mut dense[index as usize]));
+    out.extend(lifted);
 }
 
 pub(crate) fn scatter(dense: &mut [f32], indices: &[u32], values: &[f32]) {

@@ -338,7 +338,59 @@ proptest! {
     }
 
     #[test]
-    fn gather_and_scatter_touch_exactly_the_indices(
+    fn positions_are_written_and_read_alike_at_every_level(
+        mut indices in ascending(),
+        start in 0u32..1 << 31,
+        more in 0u32..1 << 20,
+        damage in any::<(prop::sample::Index, u8)>(),
+    ) {
+        let block_len = 2 * Window::LEN as u32 + more;
+        indices.iter_mut().for_each(|index| *index += start);
+        let count = indices.len();
+        let mut expected = vec![0; elias_fano::len(block_len, count)];
+        elias_fano::write(Level::Portable, start, block_len, &indices, &mut expected);
+        let mut damaged = expected.clone();
+        if !damaged.is_empty() {
+            damaged[damage.0.index(expected.len())] ^= damage.1;
+        }
+        let read = |level, bytes: &[u8]| {
+            let mut out = vec![7];
+            let valid = elias_fano::read(level, bytes, start, block_len, count, &mut out);
+            (valid, out)
+        };
+        for level in Level::available() {
+            let mut bytes = vec![0; expected.len()];
+            elias_fano::write(level, start, block_len, &indices, &mut bytes);
+            prop_assert_eq!(&bytes, &expected, "{}", level.name());
+            let (valid, out) = read(level, &bytes);
+            prop_assert!(valid && out[0] == 7 && out[1..] == indices, "{}", level.name());
+            prop_assert_eq!(read(level, &damaged), read(Level::Portable, &damaged), "{}", level.name());
+            bytes.push(0);
+            prop_assert_eq!(read(level, &bytes), (false, vec![7]), "{}", level.name());
+        }
+    }
+
+    #[test]
+    fn what_ascends_and_what_is_zero_is_seen_at_every_level(
+        indices in prop::collection::vec(0u32..5000, 0..80),
+        (values, _, _) in pairs(finite()),
+    ) {
+        let mut sorted = indices.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let ascending = indices.windows(2).all(|pair| pair[0] < pair[1]);
+        let zero = values.contains(&0.0);
+        let nonzero: Vec<f32> = values.iter().copied().filter(|&value| value != 0.0).collect();
+        for level in Level::available() {
+            prop_assert_eq!(ascends(level, &indices), ascending);
+            prop_assert!(ascends(level, &sorted));
+            prop_assert_eq!(any_zero(level, &values), zero);
+            prop_assert!(!any_zero(level, &nonzero));
+        }
+    }
+
+    #[test]
+    fn lift_and_scatter_touch_exactly_the_indices(
         (a, values, _) in pairs(finite()),
         picks in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
     ) {
@@ -351,8 +403,12 @@ proptest! {
         }
         for level in Level::available() {
             let mut out = vec![3.0];
-            gather(level, &a, &indices, &mut out);
-            prop_assert_eq!(bits(&out[1..]), indices.iter().map(|&i| a[i as usize].to_bits()).collect::<Vec<_>>());
+            let mut dense = a.clone();
+            lift(level, &mut dense, &indices, &mut out);
+            let mut left = a.clone();
+            let lifted = indices.iter().map(|&i| std::mem::take(&mut left[i as usize]));
+            prop_assert_eq!(bits(&out[1..]), bits(&lifted.collect::<Vec<_>>()));
+            prop_assert_eq!(bits(&dense), bits(&left));
             let mut dense = a.clone();
             scatter(level, &mut dense, &indices, &values);
             prop_assert_eq!(bits(&dense), bits(&written));
@@ -484,13 +540,13 @@ fn indices_reach_the_end_of_u32() {
 fn bad_arguments_panic_at_every_level() {
     for level in Level::available() {
         let panics = |call: fn(Level)| std::panic::catch_unwind(move || call(level)).is_err();
-        assert!(panics(|level| gather(
+        assert!(panics(|level| lift(
             level,
-            &[1.0; 4],
+            &mut [1.0; 4],
             &[0, 4],
             &mut Vec::new()
         )));
-        assert!(panics(|level| gather(level, &[], &[0], &mut Vec::new())));
+        assert!(panics(|level| lift(level, &mut [], &[0], &mut Vec::new())));
         assert!(panics(|level| scatter(
             level,
             &mut [1.0; 4],

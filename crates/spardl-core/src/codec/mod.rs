@@ -41,14 +41,13 @@
 //! Reading checks all that a later step relies on: count, order, range, no zero values. It does not
 //! check that the sender chose the smaller coding, nor the unused bits after the last low part.
 
-mod elias_fano;
 mod reader;
 mod values;
 
 pub use reader::Reader;
 pub use values::{ValueType, add_values, decode_values, encode_values};
 
-use spardl_kernels::Entries;
+use spardl_kernels::{Entries, Level, elias_fano};
 
 use crate::error::DecodeError;
 
@@ -178,7 +177,9 @@ impl Codec {
         let bytes = &mut out[from..];
         match coding {
             Coding::Raw => write_raw(start, indices, bytes),
-            Coding::EliasFano => elias_fano::write(start, block_len, indices, bytes),
+            Coding::EliasFano => {
+                elias_fano::write(Level::best(), start, block_len, indices, bytes);
+            }
         }
     }
 
@@ -200,11 +201,14 @@ impl Codec {
         let (coding, count) = read_prefix(reader, block_len, max_count)?;
         let index_bytes = reader.bytes(coding.len(block_len, count))?;
         let value_bytes = reader.bytes(self.values_len(count))?;
-        if values::any_zero(self.values, value_bytes) {
-            return Err(DecodeError::ZeroValue);
-        }
+        let (from, first) = (indices.len(), values.len());
         coding.read(index_bytes, start, block_len, count, indices)?;
         values::append(self.values, value_bytes, values);
+        if spardl_kernels::any_zero(Level::best(), &values[first..]) {
+            indices.truncate(from);
+            values.truncate(first);
+            return Err(DecodeError::ZeroValue);
+        }
         Ok(())
     }
 
@@ -292,16 +296,16 @@ impl Coding {
         indices: &mut Vec<u32>,
     ) -> Result<(), DecodeError> {
         let from = indices.len();
-        indices.resize(from + count, 0);
-        let slots = &mut indices[from..];
         let valid = match self {
             Coding::Raw => {
-                read_raw(bytes, start, slots);
+                read_raw(bytes, start, indices);
                 true
             }
-            Coding::EliasFano => elias_fano::read(bytes, start, block_len, slots),
+            Coding::EliasFano => {
+                elias_fano::read(Level::best(), bytes, start, block_len, count, indices)
+            }
         };
-        if !valid || !ascend_inside(slots, start, block_len) {
+        if !valid || !ascend_inside(&indices[from..], start, block_len) {
             indices.truncate(from);
             return Err(DecodeError::BadIndex { len: block_len });
         }
@@ -349,23 +353,18 @@ fn write_raw(start: u32, indices: &[u32], bytes: &mut [u8]) {
     }
 }
 
-fn read_raw(bytes: &[u8], start: u32, slots: &mut [u32]) {
-    for (slot, &bytes) in slots.iter_mut().zip(bytes.as_chunks().0) {
-        *slot = u32::from_le_bytes(bytes).wrapping_add(start);
-    }
+fn read_raw(bytes: &[u8], start: u32, indices: &mut Vec<u32>) {
+    let positions = bytes.as_chunks().0.iter();
+    indices.extend(positions.map(|&bytes| u32::from_le_bytes(bytes).wrapping_add(start)));
 }
 
 fn ascend_inside(indices: &[u32], start: u32, block_len: u32) -> bool {
-    let [first, .., last] = indices else {
-        return indices
-            .iter()
-            .all(|index| index.wrapping_sub(start) < block_len);
+    let inside = |index: Option<&u32>| {
+        index.is_none_or(|&index| index >= start && index - start < block_len)
     };
-    // A fold, because a loop that can leave early is not vectorised.
-    let pairs = indices.iter().zip(&indices[1..]);
-    *first >= start
-        && last.wrapping_sub(start) < block_len
-        && pairs.fold(true, |ascend, (before, after)| ascend & (before < after))
+    inside(indices.first())
+        && inside(indices.last())
+        && spardl_kernels::ascends(Level::best(), indices)
 }
 
 #[cfg(test)]

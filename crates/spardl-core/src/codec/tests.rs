@@ -113,7 +113,7 @@ impl Case {
         let (start, len, count) = (self.start, self.block_len, self.indices.len());
         let mut bytes = vec![0; elias_fano::len(len, count)];
         if count > 0 {
-            elias_fano::write(start, len, &self.indices, &mut bytes);
+            elias_fano::write(Level::best(), start, len, &self.indices, &mut bytes);
         }
         let mut indices = Vec::new();
         Coding::EliasFano

@@ -125,19 +125,6 @@ pub fn add_values(
     Ok(())
 }
 
-/// Is any of the values zero, of either sign?
-pub(super) fn any_zero(values: ValueType, bytes: &[u8]) -> bool {
-    // Folds, because a loop that can leave early is not vectorised.
-    match values {
-        ValueType::F32 => bytes.as_chunks().0.iter().fold(false, |any, &bytes| {
-            any | (u32::from_le_bytes(bytes) << 1 == 0)
-        }),
-        ValueType::Bf16 => bytes.as_chunks().0.iter().fold(false, |any, &bytes| {
-            any | (u16::from_le_bytes(bytes) << 1 == 0)
-        }),
-    }
-}
-
 /// Appends the values that `bytes` hold.
 pub(super) fn append(values: ValueType, bytes: &[u8], out: &mut Vec<f32>) {
     match values {

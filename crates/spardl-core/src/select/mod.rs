@@ -305,7 +305,7 @@ impl Selector {
         let wanted = (quota as f32 * hint.spare + 3.0 * (quota as f32).sqrt()) as usize;
         let next = hint.level * hint.part;
         let reached = if next > *floor {
-            spardl_kernels::count_at_least(self.kernels, &entries.values, magnitude(next))
+            count_about(self.kernels, &entries.values, magnitude(next))
         } else {
             // Below the floor not all entries are known, so what is known is too little to be wanted.
             entries.len().min(wanted - 1)
@@ -457,6 +457,21 @@ fn overlaid(lower: &Entries, upper: &Entries) -> Entries {
         j += usize::from(from_upper);
     }
     out
+}
+
+/// How many values have magnitude bits of at least `limit`, judged from a quarter of a long list.
+fn count_about(kernels: Level, values: &[f32], limit: u32) -> usize {
+    const STRETCH: usize = 512;
+    const SHARE: usize = 4;
+    let count = |values: &[f32]| spardl_kernels::count_at_least(kernels, values, limit);
+    if values.len() < 8 * SHARE * STRETCH {
+        return count(values);
+    }
+    let stretches = values.chunks(STRETCH).step_by(SHARE);
+    let (seen, found) = stretches.fold((0, 0), |(seen, found), stretch| {
+        (seen + stretch.len(), found + count(stretch))
+    });
+    found * values.len() / seen
 }
 
 /// A magnitude that somewhat more than `quota` of `len` elements reach, judged from a sample at fixed positions.
