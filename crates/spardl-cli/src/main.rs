@@ -22,6 +22,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Messages and the tensors of a network are allocated anew in every step. The C library returns such memory to the system and
+/// gets it back page by page: a third of the time of a training run, and 0.04 of the plain loop in a bench.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Sparse all-reduce for data-parallel training: workers exchange the few largest entries of the gradient, agree bit for
 /// bit on the result, and lose nothing.
 #[derive(Debug, Parser)]
