@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// Polls before others are let run, and polls between two looks at the clock.
 const SPINS: u32 = 64;
-/// Polls before the rank sleeps: some milliseconds.
-const YIELDS: u32 = 10_000;
+/// Polls before the rank sleeps: about a millisecond, so that a nap adds little to the wait.
+const YIELDS: u32 = 2_000;
 /// As short as the kernel's timer makes sense of.
 const NAP: Duration = Duration::from_micros(50);
 

@@ -78,10 +78,11 @@ fn all_reduce(
     for step in 0..u64::from(args.warmup + args.iterations) {
         values.clear();
         values.extend_from_slice(gradients.of(world.rank().index(), step));
-        pulse = all_together(&mut job.transport(), pulse, case, step)?;
+        pulse = all_together(&mut job.transport(), pulse, case, 2 * step)?;
         let since = Instant::now();
         job.all_reduce(&mut values)?;
         let wall_ms = since.elapsed().as_secs_f64() * 1e3;
+        pulse = all_together(&mut job.transport(), pulse, case, 2 * step + 1)?;
         if step >= u64::from(args.warmup) {
             samples.push(Sample::opaque(wall_ms, &values));
         }

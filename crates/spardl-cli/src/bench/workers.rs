@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde::{Deserialize, Serialize};
 use spardl_algos::Dense;
 use spardl_core::{Algorithm, Collective, Input, Layout, Outcome, Update};
-use spardl_drive::{BucketId, Counts, DriveError, Driver, Transport, run_workers};
+use spardl_drive::{Counts, DriveError, Driver, Transport, run_workers};
 
 use super::Case;
 use super::gradients::Gradients;
@@ -149,7 +149,7 @@ pub(super) fn work<T: Transport>(
     let mut collective = algorithm.collective(world, &case.layout)?;
     let mut samples = Vec::with_capacity(args.iterations as usize);
     for step in 0..u64::from(args.warmup + args.iterations) {
-        pulse = all_together(transport, pulse, case, step)?;
+        pulse = all_together(transport, pulse, case, 2 * step)?;
         let input = Input {
             gradient: gradients.of(rank, step),
             k: case.k,
@@ -163,19 +163,16 @@ pub(super) fn work<T: Transport>(
         if let Some((_, Outcome::Skipped(reason))) = report.first_skipped() {
             bail!("step {step} was skipped: {reason}");
         }
-        let update = driver.update(BucketId::new(0));
+        collective = only(driver.into_parts().1);
+        // What follows must not take the cores from workers whose time still runs.
+        pulse = all_together(transport, pulse, case, 2 * step + 1)?;
         let cpu_ms = cpu_ms(step);
         if step >= u64::from(args.warmup) {
-            let counts = report.total();
+            let (counts, update) = (report.total(), collective.update());
             let sample = Sample::new(wall_ms, report.waited, &counts, update);
             samples.push(Sample { cpu_ms, ..sample });
         }
-        let (_, mut collectives) = driver.into_parts();
-        collective = collectives
-            .pop()
-            .expect("the driver gives back its collective");
     }
-    all_together(transport, pulse, case, u64::MAX)?;
     Ok(samples)
 }
 
@@ -192,10 +189,13 @@ pub(super) fn all_together<T: Transport>(
         k: 0,
         step,
     }])?;
-    let (_, mut collectives) = driver.into_parts();
-    Ok(collectives
+    Ok(only(driver.into_parts().1))
+}
+
+fn only(mut collectives: Vec<Collective>) -> Collective {
+    collectives
         .pop()
-        .expect("the driver gives back its collective"))
+        .expect("the driver gives back its collective")
 }
 
 /// A hash of the bits of an update.
