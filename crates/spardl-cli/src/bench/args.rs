@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// Iterations before the timed ones.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub(super) warmup: u32,
+    /// Synthetic gradients made for each worker; iterations cycle through them. Fewer need less memory.
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) samples: u32,
     /// Seed of the gradients.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -64,7 +67,7 @@ pub(crate) struct Args {
     /// when they are named gradient.0, gradient.1, ..; otherwise they are the layers of one gradient, in the order of their
     /// names. In step s, worker w of P gets sample s P + w, starting again at the end: with a single sample all workers have
     /// the same gradient.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["elements", "distribution", "correlation"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["elements", "samples", "distribution", "correlation"])]
     pub(super) gradients: Option<PathBuf>,
     /// Run the workers one after another on one thread and time only their local work.
     #[arg(long)]

@@ -7,9 +7,6 @@ use spardl_sim::gradient::Synthetic;
 
 use super::Args;
 
-/// Synthetic gradients per worker; iterations cycle through them.
-pub(super) const SAMPLES: u32 = 4;
-
 /// Samples, dealt to the workers in turn and step by step, again and again.
 #[derive(Debug)]
 pub(super) struct Gradients<'a> {
@@ -32,6 +29,7 @@ impl<'a> Gradients<'a> {
     /// Synthetic gradients of all workers or of `only` one, the same ones either way, made on all cores.
     pub(super) fn synthetic(args: &Args, workers: u32, only: Option<u32>, elements: u32) -> Self {
         let Args {
+            samples,
             distribution,
             correlation,
             seed,
@@ -44,7 +42,7 @@ impl<'a> Gradients<'a> {
         };
         let first = only.unwrap_or(0);
         let made = if only.is_some() { 1 } else { workers };
-        let mut samples = vec![vec![0.0; elements as usize]; (SAMPLES * made) as usize];
+        let mut samples = vec![vec![0.0; elements as usize]; (samples * made) as usize];
         let mut jobs: Vec<(u32, &mut Vec<f32>)> = (0..).zip(&mut samples).collect();
         let cores = thread::available_parallelism().map_or(1, Into::into);
         thread::scope(|scope| {

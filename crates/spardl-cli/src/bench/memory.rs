@@ -3,38 +3,74 @@
 use crate::memory::{available, gigabytes};
 use crate::output::bad_request;
 
-/// Arrays of a worker besides its gradients: residual and working copy, a dense update or the integers of the check, messages.
-const ARRAYS: u64 = 4;
+/// Arrays of a worker besides its gradients: residual and working copy, and the integers of the check or the array of the plain
+/// loop. A dense method has no residual, but messages as long.
+const ARRAYS: f64 = 3.0;
+
+/// Words per entry of a sparse update: candidates, messages, the update itself.
+const WORDS_PER_ENTRY: f64 = 24.0;
 
 /// Arrays of the check and of the accuracy: sums and magnitudes, or 64-bit balances.
-const SHARED_ARRAYS: u64 = 2;
+const SHARED_ARRAYS: f64 = 2.0;
 
-/// Refuses a run that needs more memory than there is; `samples` gradients are made per worker.
-pub(super) fn check(workers: u32, elements: u32, samples: u32) -> anyhow::Result<()> {
+/// What a run has to hold at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    /// Workers in this process.
+    pub(super) workers: u32,
+    /// The length of the gradient.
+    pub(super) elements: u32,
+    /// Gradients made for each worker.
+    pub(super) samples: u32,
+    /// The largest density.
+    pub(super) density: f64,
+}
+
+/// Refuses a run that needs more memory than there is.
+pub(super) fn check(need: &Need) -> anyhow::Result<()> {
     match available() {
-        Some(available) => fits(workers, elements, samples, available).map_err(bad_request),
+        Some(available) => need.fits(available).map_err(bad_request),
         None => Ok(()),
     }
 }
 
-fn fits(workers: u32, elements: u32, samples: u32, available: u64) -> Result<(), String> {
-    let (workers, elements) = (u64::from(workers), u64::from(elements));
-    let per_worker = u64::from(samples) + ARRAYS;
-    let needed = 4 * elements * (workers * per_worker + SHARED_ARRAYS);
-    if needed <= available {
-        return Ok(());
+impl Need {
+    fn bytes(&self) -> f64 {
+        let lists = (WORDS_PER_ENTRY * self.density).min(ARRAYS);
+        let per_worker = f64::from(self.samples) + ARRAYS + lists;
+        4.0 * f64::from(self.elements) * (f64::from(self.workers) * per_worker + SHARED_ARRAYS)
     }
-    let arrays = available / (4 * elements);
-    let fewer = match arrays.saturating_sub(SHARED_ARRAYS) / per_worker {
-        0 => String::new(),
-        workers => format!("--workers {workers} or "),
-    };
-    let shorter = available / (4 * (workers * per_worker + SHARED_ARRAYS));
-    Err(format!(
-        "{workers} workers with {elements} elements need {} of memory and {} are available: {fewer}--elements {shorter} would fit",
-        gigabytes(needed),
-        gigabytes(available)
-    ))
+
+    fn fits(&self, available: u64) -> Result<(), String> {
+        let fits = |need: &Self| need.bytes() <= available as f64;
+        if fits(self) {
+            return Ok(());
+        }
+        let samples = (1..self.samples).rev();
+        let fewer_samples = samples
+            .map(|samples| Self { samples, ..*self })
+            .find(fits)
+            .map(|need| format!("--samples {}", need.samples));
+        let workers = (1..self.workers).rev();
+        let fewer_workers = workers
+            .map(|workers| Self { workers, ..*self })
+            .find(fits)
+            .map(|need| format!("--workers {}", need.workers));
+        let shorter = f64::from(self.elements) * (available as f64 / self.bytes());
+        let shorter = Some(format!("--elements {}", shorter as u32));
+        let would: Vec<String> = [fewer_samples, fewer_workers, shorter]
+            .into_iter()
+            .flatten()
+            .collect();
+        Err(format!(
+            "{} workers with {} elements need {} of memory and {} are available: {} would fit",
+            self.workers,
+            self.elements,
+            gigabytes(self.bytes() as u64),
+            gigabytes(available),
+            would.join(" or ")
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -43,16 +79,24 @@ mod tests {
 
     #[test]
     fn a_run_that_does_not_fit_is_told_what_would() {
-        assert_eq!(fits(8, 1_000_000, 4, 1 << 30), Ok(()));
-        let error = fits(8, 1_000_000, 4, 100_000_000).unwrap_err();
+        let need = |workers, elements, samples| Need {
+            workers,
+            elements,
+            samples,
+            density: 0.01,
+        };
+        assert_eq!(need(8, 1_000_000, 4).fits(1 << 30), Ok(()));
+        let error = need(8, 1_000_000, 4).fits(100_000_000).unwrap_err();
         assert_eq!(
             error,
-            "8 workers with 1000000 elements need 0.3 GB of memory and 0.1 GB are available: \
-             --workers 2 or --elements 378787 would fit"
+            "8 workers with 1000000 elements need 0.2 GB of memory and 0.1 GB are available: \
+             --workers 3 or --elements 417500 would fit"
         );
-        assert_eq!(fits(2, 1_000_000, 4, 100_000_000), Ok(()));
-        assert_eq!(fits(8, 378_787, 4, 100_000_000), Ok(()));
-        let error = fits(1, u32::MAX, 4, 1_000).unwrap_err();
-        assert!(error.ends_with(": --elements 25 would fit"), "{error}");
+        assert_eq!(need(3, 1_000_000, 4).fits(100_000_000), Ok(()));
+        assert_eq!(need(8, 417_500, 4).fits(100_000_000), Ok(()));
+        let error = need(4, 268_435_456, 4).fits(23_000_000_000).unwrap_err();
+        assert!(error.contains(": --samples 1 or --workers 2 or"), "{error}");
+        let error = need(1, u32::MAX, 1).fits(1_000).unwrap_err();
+        assert!(error.ends_with(": --elements 40 would fit"), "{error}");
     }
 }

@@ -4,8 +4,7 @@ use spardl_core::{Algorithm, Layout, World};
 use spardl_sim::gradient::layers;
 
 use super::args::{self, Args, MPI_ALLREDUCE};
-use super::gradients::SAMPLES;
-use super::memory;
+use super::memory::{self, Need};
 use super::recorded::{self, Recorded};
 use crate::job::Settings;
 use crate::method::names;
@@ -50,13 +49,16 @@ impl Plan {
                 .map(|&len| layers(len))
                 .collect::<Result<_, _>>()?,
         };
-        // Recorded samples are in memory already.
-        let samples = if recorded.is_some() { 0 } else { SAMPLES };
         for layout in &layouts {
             for &workers in &args.workers {
-                // Other ranks may be on other machines: this one only answers for itself.
-                let here = if ranks.is_some() { 1 } else { workers };
-                memory::check(here, layout.len(), samples)?;
+                memory::check(&Need {
+                    // Other ranks may be on other machines: this one only answers for itself.
+                    workers: if ranks.is_some() { 1 } else { workers },
+                    elements: layout.len(),
+                    // Recorded samples are in memory already.
+                    samples: if recorded.is_some() { 0 } else { args.samples },
+                    density: args.density.iter().copied().fold(0.0, f64::max),
+                })?;
             }
         }
         Ok(Self {
@@ -72,6 +74,7 @@ impl Plan {
         let Args {
             iterations,
             warmup,
+            samples,
             seed,
             distribution,
             correlation,
@@ -86,6 +89,7 @@ impl Plan {
             ("density", list(density)),
             ("iterations", iterations.to_string()),
             ("warmup", warmup.to_string()),
+            ("samples", samples.to_string()),
             ("seed", seed.to_string()),
             ("distribution", distribution.to_string()),
             ("correlation", correlation.to_string()),
