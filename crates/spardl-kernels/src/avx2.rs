@@ -1,6 +1,6 @@
 //! The kernels for AVX2.
 //!
-//! The same shape as `avx512.rs`; what AVX2 lacks is the compress instruction, replaced by a permutation from a table.
+//! The same shape as `avx512`; what AVX2 lacks is the compress instruction, replaced by a permutation from a table.
 
 use std::arch::x86_64::*;
 

@@ -14,7 +14,7 @@
 //!   same comparison finds candidates and non-finite values.
 //!
 //! `cargo run --release -p spardl-kernels --example pass` times everything against the plain loop `a[i] += b[i]`; the figures,
-//! and why the pass looks as it does, are at the top of `avx512.rs`.
+//! and why the pass looks as it does, are at the top of `avx512/mod.rs`.
 
 /// Calls the function of the same name in the module of the level.
 macro_rules! dispatch {

@@ -1,6 +1,6 @@
 //! The kernels in plain Rust: the fallback on every CPU and the oracle for the others.
 //!
-//! The bodies that the compiler vectorises by itself are `inline(always)`, so that `avx2.rs` and `avx512.rs` can compile the same
+//! The bodies that the compiler vectorises by itself are `inline(always)`, so that `avx2.rs` and `avx512` can compile the same
 //! source for a wider instruction set. That cannot change a bit: Rust never fuses or reorders floating-point operations, and the
 //! sums spell out their lanes.
 
