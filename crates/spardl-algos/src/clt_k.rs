@@ -59,7 +59,8 @@ impl Algorithm for CltK {
         Ok(Box::new(Masked::new(world, layout.len(), values, follow)))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let size = workers as usize;
         let most = k.min(len as usize);
         let agree = AgreeCost {

@@ -43,7 +43,8 @@ impl Algorithm for Dense {
         }))
     }
 
-    fn cost(&self, workers: u32, len: u32, _k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let size = workers as usize;
         let rounds = 2 * schedule::ceil_log2(size);
         let bytes = (0..size).map(|p| all_reduce_bytes(p, size, len, self.values.bytes()));

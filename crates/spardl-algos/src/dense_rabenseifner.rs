@@ -48,7 +48,8 @@ impl Algorithm for DenseRabenseifner {
         }))
     }
 
-    fn cost(&self, workers: u32, len: u32, _k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let size = workers as usize;
         let (mut rounds, mut messages, mut bytes_max) = (0, 0, 0);
         for position in 0..size {

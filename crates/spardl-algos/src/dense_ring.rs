@@ -44,7 +44,8 @@ impl Algorithm for DenseRing {
         }))
     }
 
-    fn cost(&self, workers: u32, len: u32, _k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let size = workers as usize;
         let blocks = Partition::even(len, size);
         let sent = |p| {

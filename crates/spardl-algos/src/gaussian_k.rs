@@ -142,7 +142,8 @@ impl Algorithm for GaussianK {
         Ok(Box::new(worker))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let most = Threshold::new(self.preset).most(k, len);
         list_gather::cost(self.codec, workers, len, most)
     }

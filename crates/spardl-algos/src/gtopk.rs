@@ -103,7 +103,8 @@ impl Algorithm for GTopk {
         }))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let levels = ceil_log2(workers as usize);
         let list = self.codec.list_bound(len, k.min(len as usize));
         // Worker 0 sends nothing up the tree and the most in the broadcast; worker 1 as many messages, a little smaller.

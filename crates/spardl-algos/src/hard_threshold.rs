@@ -100,7 +100,8 @@ impl Algorithm for HardThreshold {
         Ok(Box::new(Masked::new(world, layout.len(), values, unite)))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let size = workers as usize;
         let each = self.cap.of(k, len);
         let list = raw_indices_bound(len, each);

@@ -93,8 +93,8 @@ impl Algorithm for Micro {
         self.exdyna.machine(world, layout)
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, step: u64) -> Cost {
-        self.exdyna.cost(workers, len, k, step)
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Cost {
+        self.exdyna.cost(workers, layout, k, step)
     }
 
     fn laws(&self) -> Laws {

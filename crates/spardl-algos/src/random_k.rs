@@ -74,7 +74,8 @@ impl Algorithm for RandomK {
         )))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let nothing = AgreeCost {
             rounds: 0..=0,
             body_bytes: 0,

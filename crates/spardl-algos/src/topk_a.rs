@@ -42,7 +42,8 @@ impl Algorithm for TopkA {
         Ok(Box::new(worker))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         list_gather::cost(self.codec, workers, len, TopK.most(k, len))
     }
 

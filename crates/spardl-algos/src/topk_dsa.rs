@@ -96,7 +96,8 @@ impl Algorithm for TopkDsa {
         }))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let size = workers as usize;
         let k = k.min(len as usize);
         let regions = Regions::new(self.codec, len, size);

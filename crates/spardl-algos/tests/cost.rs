@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use spardl_algos::{Residual, Sag, SparDl};
 use spardl_core::phase::AllGather;
-use spardl_core::{Algorithm, Codec, Cost, HEADER_LEN, IndexCoding};
+use spardl_core::{Algorithm, Codec, Cost, HEADER_LEN, IndexCoding, Layout};
 use spardl_sim::Ledger;
+use spardl_sim::gradient::layers;
 use spardl_testkit::{Trial, configurations, generate};
 
 fn assert_within(ledger: &Ledger, cost: &Cost, context: &str) {
@@ -31,7 +32,7 @@ fn assert_within(ledger: &Ledger, cost: &Cost, context: &str) {
 fn distinct(mut all: Vec<Box<dyn Algorithm>>, workers: u32) -> Vec<Box<dyn Algorithm>> {
     let mut seen = BTreeSet::new();
     all.retain(|algorithm| {
-        let cost = algorithm.cost(workers, 1000, 100, 0);
+        let cost = algorithm.cost(workers, &Layout::flat(1000), 100, 0);
         seen.insert((algorithm.name(), format!("{cost:?}")))
     });
     all
@@ -49,7 +50,26 @@ fn no_step_costs_more_than_the_method_says() {
                 for (step, k) in [16, 3, 0, 200].into_iter().enumerate() {
                     let step = step as u64;
                     let report = trial.run(&generate::fractions(step, workers, len), k, step);
-                    let cost = algorithm.cost(workers, len as u32, k, step);
+                    let cost = algorithm.cost(workers, &Layout::flat(len as u32), k, step);
+                    assert_within(&report.ledger, &cost, &format!("{} k={k}", trial.context));
+                    trial.cluster.commit().unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_step_on_layers_costs_more_than_the_method_says() {
+    for workers in [1, 2, 3, 4, 6, 8, 13] {
+        for algorithm in distinct(configurations::all(workers), workers) {
+            for len in [40, 3000] {
+                let layout = layers(len).unwrap();
+                let mut trial = Trial::with_layout(&*algorithm, workers, &layout);
+                for (step, k) in (0..).zip([len as usize / 50, 3, 0, len as usize]) {
+                    let gradients = generate::fractions(step, workers, len as usize);
+                    let report = trial.run(&gradients, k, step);
+                    let cost = algorithm.cost(workers, &layout, k, step);
                     assert_within(&report.ledger, &cost, &format!("{} k={k}", trial.context));
                     trial.cluster.commit().unwrap();
                 }
@@ -83,7 +103,7 @@ fn the_bound_on_bytes_is_close_to_what_full_blocks_take() {
         for algorithm in all {
             let mut trial = Trial::new(&*algorithm, workers, len);
             let ledger = with_full_lists(&mut trial, workers, len, k);
-            let cost = algorithm.cost(workers, len as u32, k, STEPS - 1);
+            let cost = algorithm.cost(workers, &Layout::flat(len as u32), k, STEPS - 1);
             assert_within(&ledger, &cost, &trial.context);
             let most = *ledger.bytes.iter().max().unwrap();
             let bound = cost.bytes_max;
@@ -138,7 +158,10 @@ fn spardl_sends_the_published_number_of_words_when_all_quotas_are_full() {
                     }
                 };
                 let items = size - 1 + if sag == Sag::B { teams as usize - 1 } else { 0 };
-                let rounds = *algorithm.cost(workers, len as u32, 1, 0).rounds.end();
+                let rounds = *algorithm
+                    .cost(workers, &Layout::flat(len as u32), 1, 0)
+                    .rounds
+                    .end();
                 for &bytes in &ledger.bytes {
                     let lists = 2 * (size - 1) + columns;
                     let measured = entry_words(bytes, rounds, lists, items);

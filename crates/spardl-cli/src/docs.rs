@@ -8,6 +8,7 @@ use anyhow::Context;
 use spardl_algos::Options;
 use spardl_algos::registry::{self, Entry};
 use spardl_core::{Algorithm, Layout, World};
+use spardl_sim::gradient::layers;
 
 use crate::ablation;
 use crate::list::support_name;
@@ -72,7 +73,10 @@ fn algorithms() -> anyhow::Result<String> {
     for entry in registry::METHODS {
         let algorithm = entry.build(&Options::default())?;
         let laws = algorithm.laws();
-        let costs = WORKERS.map(|p| cost(&*algorithm, p));
+        let costs = WORKERS
+            .iter()
+            .map(|&p| cost(&*algorithm, p))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         writeln!(
             page,
             "| [{0}](#{0}) | {1} | {2} | {3} | {4} |",
@@ -111,15 +115,16 @@ fn section(entry: &Entry) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn cost(algorithm: &dyn Algorithm, workers: u32) -> String {
-    let cost = algorithm.cost(workers, ELEMENTS, K, 0);
+fn cost(algorithm: &dyn Algorithm, workers: u32) -> anyhow::Result<String> {
+    let layout = layers(ELEMENTS)?;
+    let cost = algorithm.cost(workers, &layout, K, 0);
     let (least, most) = (cost.rounds.start(), cost.rounds.end());
     let megabytes = cost.bytes_max as f64 / 1e6;
-    if least == most {
+    Ok(if least == most {
         format!("{least} | {megabytes:.2}")
     } else {
         format!("{least}-{most} | {megabytes:.2}")
-    }
+    })
 }
 
 /// Does the method make a machine for every small number of workers?

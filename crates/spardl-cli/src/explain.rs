@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use spardl_algos::{Options, registry};
+use spardl_sim::gradient::layers;
 
 use crate::output::{bad_request, print};
 
@@ -24,8 +25,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let algorithm = registry::build(&args.method, &Options::default()).map_err(bad_request)?;
     text.push_str("\nPer worker and step at n = 14728266, density 0.01:\n");
+    let layout = layers(14_728_266)?;
     for workers in [2, 4, 8, 16, 64] {
-        let cost = algorithm.cost(workers, 14_728_266, 147_282, 0);
+        let cost = algorithm.cost(workers, &layout, 147_282, 0);
         let (least, most) = (cost.rounds.start(), cost.rounds.end());
         let rounds = if least == most {
             least.to_string()

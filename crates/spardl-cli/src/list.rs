@@ -4,14 +4,15 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use spardl_algos::{Options, registry};
 use spardl_core::Support;
+use spardl_sim::gradient::layers;
 
-use crate::output::print;
+use crate::output::{bad_request, print};
 
 /// What to list the methods for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Workers that rounds and bytes are given for.
-    #[arg(long, default_value_t = 8, value_name = "P", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 8, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: u32,
     /// Elements of the gradient that bytes are given for.
     #[arg(long, default_value_t = 14_728_266, value_name = "N")]
@@ -42,11 +43,18 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if !(0.0..=1.0).contains(&args.density) {
+        let density = args.density;
+        return Err(bad_request(format!(
+            "--density {density} is not between 0 and 1"
+        )));
+    }
     let k = (args.density * f64::from(args.elements)) as usize;
+    let layout = layers(args.elements)?;
     let mut rows = Vec::new();
     for entry in registry::METHODS {
         let algorithm = entry.build(&Options::default())?;
-        let cost = algorithm.cost(args.workers, args.elements, k, 0);
+        let cost = algorithm.cost(args.workers, &layout, k, 0);
         let laws = algorithm.laws();
         rows.push(Row {
             method: entry.name,

@@ -24,7 +24,7 @@ pub trait Algorithm: fmt::Debug + Send + Sync {
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError>;
 
     /// What a step costs a worker. Tests hold every method to it.
-    fn cost(&self, workers: u32, len: u32, k: usize, step: u64) -> Cost;
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Cost;
 
     /// Why gradients cannot be found at will that make a step send [`Cost::bytes_max`]; `None` when the same full gradient on
     /// all workers does, and then tests hold the bound to what is sent.

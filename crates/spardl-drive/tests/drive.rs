@@ -112,7 +112,7 @@ fn the_report_counts_what_the_cost_announces() {
                 .unwrap()
         })
         .unwrap();
-        let cost = toy.cost(size, len, 1, 0);
+        let cost = toy.cost(size, &Layout::flat(len), 1, 0);
         let (mut sent, mut received) = (0, 0);
         for report in &reports {
             assert_eq!(report.buckets.len(), 3);

@@ -118,7 +118,10 @@ fn step_with_silence(name: &str, from: u32) -> Vec<bool> {
 fn silence_in_any_round_ends_the_step_within_the_deadline_and_leaves_no_trace() {
     for entry in registry::METHODS {
         let algorithm = entry.build(&Options::default()).unwrap();
-        let rounds = *algorithm.cost(WORKERS, LEN as u32, 12, 1).rounds.end();
+        let rounds = *algorithm
+            .cost(WORKERS, &Layout::flat(LEN as u32), 12, 1)
+            .rounds
+            .end();
         for from in 0..rounds {
             let failed = step_with_silence(entry.name, from);
             // The last worker may send nothing in the rounds left, as in a broadcast; but who waits for it fails.

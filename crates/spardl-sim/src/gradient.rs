@@ -110,13 +110,20 @@ impl Synthetic {
 /// Never for a length that fits 32 bits.
 pub fn layers(len: u32) -> Result<Layout, ConfigError> {
     let ranges = layer_ranges(len as usize);
-    Layout::new(ranges.into_iter().enumerate().map(|(i, range)| {
-        let shape = match range.len() {
-            len if len.is_multiple_of(64) && len > 64 => vec![64, len / 64],
-            len => vec![len],
-        };
-        (format!("layer{i}"), shape)
-    }))
+    Layout::new(
+        ranges
+            .into_iter()
+            .enumerate()
+            .map(|(i, range)| (format!("layer{i}"), matrix(range.len()))),
+    )
+}
+
+/// The shape of a layer: a matrix as close to a square as its length allows.
+fn matrix(len: usize) -> Vec<usize> {
+    let rows = (2..=len.isqrt())
+        .rev()
+        .find(|rows| len.is_multiple_of(*rows));
+    rows.map_or(vec![len], |rows| vec![rows, len / rows])
 }
 
 /// Sizes of VGG-16's layers (weights of each convolution, then all biases and normalisations, then the classifier).

@@ -35,8 +35,17 @@ impl Trial {
     /// # Panics
     /// When the configuration is refused.
     pub fn new(algorithm: &dyn Algorithm, workers: u32, len: usize) -> Self {
-        let context = format!("{} P={workers} n={len}", algorithm.describe());
-        let cluster = Cluster::new(algorithm, workers, &Layout::flat(len as u32))
+        Self::with_layout(algorithm, workers, &Layout::flat(len as u32))
+    }
+
+    /// A fresh cluster on a bucket of this layout.
+    ///
+    /// # Panics
+    /// When the configuration is refused.
+    pub fn with_layout(algorithm: &dyn Algorithm, workers: u32, layout: &Layout) -> Self {
+        let (name, len, parts) = (algorithm.describe(), layout.len(), layout.parts().len());
+        let context = format!("{name} P={workers} n={len} in {parts}");
+        let cluster = Cluster::new(algorithm, workers, layout)
             .unwrap_or_else(|error| panic!("{context}: {error}"));
         Self { cluster, context }
     }

@@ -213,7 +213,7 @@ mod tests {
                     assert!(report.outcomes.iter().all(|o| *o == Outcome::Updated));
                     let update = check::agreed(cluster.workers(), "deft with layers");
                     let nnz = cluster.workers()[0].update().nnz();
-                    let cost = algorithm.cost(workers, 1300, k, step);
+                    let cost = algorithm.cost(workers, &layout, k, step);
                     assert!(report.ledger.bytes.iter().all(|&b| b <= cost.bytes_max));
                     let bound = algorithm.laws().support.bound(workers, 1300, k);
                     assert!(

@@ -64,10 +64,11 @@ impl Algorithm for Deft {
         Ok(Box::new(Masked::new(world, layout.len(), values, share)))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let (size, each) = (workers as usize, cap(k, len));
         let list = raw_indices_bound(len, each);
-        let bins = plan::BIN_BYTES * plan::most_parts(len, size);
+        let bins = plan::BIN_BYTES * plan::parts(layout, size).blocks();
         let log = ceil_log2(size);
         let agree = AgreeCost {
             rounds: 2 * log..=2 * log,

@@ -11,12 +11,6 @@ pub(super) const BIN_BYTES: usize = 4;
 /// More tensors than this are grouped, so that what is broadcast has a bound that does not depend on the layout.
 const MOST_LAYERS: usize = 4096;
 
-/// The most parts that a bucket of `len` elements can have among `workers`.
-pub(super) fn most_parts(len: u32, workers: usize) -> usize {
-    // Fewer than `workers` layers are longer than an even share.
-    (MOST_LAYERS + workers * workers).min(len as usize)
-}
-
 /// The layers of a bucket; those longer than an even share of the bucket are cut into as many pieces as workers.
 pub(super) fn parts(layout: &Layout, workers: usize) -> Partition {
     let tensors: Vec<u32> = layout
@@ -157,7 +151,7 @@ mod tests {
         assert_eq!(parts(&Layout::flat(0), 4).len(), 0);
         let many = Layout::new((0..10_000).map(|_| ("tensor", vec![3]))).unwrap();
         let parts = parts(&many, 7);
-        assert!(parts.len() == 30_000 && parts.blocks() <= most_parts(30_000, 7));
+        assert!(parts.len() == 30_000 && parts.blocks() <= MOST_LAYERS + 7 * 7);
     }
 
     #[test]
@@ -195,7 +189,7 @@ mod tests {
             let mut bytes = Vec::new();
             encode(&allocation, &mut bytes);
             assert_eq!(bytes.len(), BIN_BYTES * parts.blocks());
-            assert!(parts.blocks() <= most_parts(parts.len(), workers));
+            assert!(parts.blocks() <= MOST_LAYERS + workers * workers);
             let read = decode(&mut Reader::new(&bytes), &parts, bins, 2 * k);
             assert_eq!(read.as_ref(), Ok(&allocation));
             assert!(decode(&mut Reader::new(&bytes[1..]), &parts, bins, 2 * k).is_err());

@@ -165,7 +165,8 @@ impl Algorithm for ExDyna {
         )))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         let size = workers as usize;
         let (each, levels) = (self.cap.of(k, len), self.start == Start::Data);
         let list = 1 + raw_indices_bound(len, each);

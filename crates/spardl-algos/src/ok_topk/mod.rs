@@ -186,7 +186,8 @@ impl Algorithm for OkTopk {
         Ok(Box::new(machine::Worker::new(*self, world, layout.len())))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, _step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
+        let len = layout.len();
         cost::cost(self, workers as usize, len, k)
     }
 

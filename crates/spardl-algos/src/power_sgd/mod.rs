@@ -143,8 +143,8 @@ impl Algorithm for PowerSgd {
         }))
     }
 
-    fn cost(&self, workers: u32, len: u32, _k: usize, _step: u64) -> Cost {
-        let (size, plan) = (workers as usize, Plan::new(&Layout::flat(len), self.rank));
+    fn cost(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Cost {
+        let (size, plan) = (workers as usize, Plan::new(layout, self.rank));
         let reduces = if plan.matrices.is_empty() { 1 } else { 2 };
         let rounds = 2 * reduces * ceil_log2(size);
         let sent = |len, p| all_reduce_bytes(p, size, len as u32, self.values.bytes());

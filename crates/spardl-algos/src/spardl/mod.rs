@@ -213,7 +213,8 @@ impl Algorithm for SparDl {
         Ok(Box::new(Worker::new(*self, team, column, layout.len())))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, step: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Cost {
+        let len = layout.len();
         cost::cost(self, workers, len, k, step)
     }
 

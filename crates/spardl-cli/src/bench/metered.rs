@@ -48,8 +48,8 @@ impl Algorithm for Metered<'_> {
         }))
     }
 
-    fn cost(&self, workers: u32, len: u32, k: usize, step: u64) -> Cost {
-        self.inner.cost(workers, len, k, step)
+    fn cost(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Cost {
+        self.inner.cost(workers, layout, k, step)
     }
 
     fn laws(&self) -> Laws {

@@ -155,6 +155,7 @@ fn device(name: &str) -> anyhow::Result<DeviceChoice> {
         "wgpu" => Ok(DeviceChoice::Wgpu),
         #[cfg(feature = "cuda")]
         "cuda" => Ok(DeviceChoice::Cuda),
+        #[cfg(not(all(feature = "wgpu", feature = "cuda")))]
         "wgpu" | "cuda" => Err(bad_request(format!(
             "this spardl was built without {name}: build it with 'cargo build --release -p spardl-cli --features {name}'"
         ))),

@@ -44,7 +44,8 @@ impl Algorithm for Toy {
         }))
     }
 
-    fn cost(&self, workers: u32, len: u32, _: usize, _: u64) -> Cost {
+    fn cost(&self, workers: u32, layout: &Layout, _: usize, _: u64) -> Cost {
+        let len = layout.len();
         let (others, len) = (u64::from(workers) - 1, u64::from(len));
         let rounds = match self {
             Self::Gather => workers.next_power_of_two().ilog2(),
