@@ -42,7 +42,7 @@ impl Algorithm for CltK {
     }
 
     fn describe(&self) -> String {
-        format!("clt-k values={}", self.codec.values)
+        format!("clt-k values={}", self.codec)
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

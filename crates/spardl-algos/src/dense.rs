@@ -1,5 +1,8 @@
 //! Dense all-reduce for any number of workers, the yardstick of every sparse method.
 //!
+//! Paper: none; the schedules are those of SparDL and of Bruck et al., "Efficient Algorithms for All-to-All Communications in
+//! Multiport Message-Passing Systems", 1997.
+//!
 //! The idea: cut the gradient into P blocks, reduce-scatter them with SparDL's schedule (gaps halve; the first round carries
 //! what exceeds a power of two), then gather them with Bruck's. Nothing is selected and no residual is kept.
 //!

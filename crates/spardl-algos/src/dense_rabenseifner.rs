@@ -1,4 +1,6 @@
-//! Dense all-reduce by recursive halving and doubling (Rabenseifner).
+//! Dense all-reduce by recursive halving and doubling.
+//!
+//! Paper: Rabenseifner, "Optimization of Collective Reduction Operations", 2004.
 //!
 //! The idea: workers beyond the largest power of two fold their gradient into a neighbour. The core halves: partners at the
 //! highest bit swap halves and add, then quarters, until each owns one block; then it doubles back. The folded workers get

@@ -1,5 +1,7 @@
 //! Dense all-reduce around a ring, the bandwidth-optimal classic.
 //!
+//! Paper: Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations", 2009.
+//!
 //! The idea: cut the gradient into P blocks; in each of P - 1 hops every worker hands one block to the next worker, which adds
 //! it to its own; then P - 1 more hops hand the finished blocks round.
 //!

@@ -132,7 +132,7 @@ impl Algorithm for GaussianK {
     }
 
     fn describe(&self) -> String {
-        let (preset, values) = (self.preset.name(), self.codec.values);
+        let (preset, values) = (self.preset.name(), self.codec);
         format!("gaussian-k preset={preset} values={values}")
     }
 

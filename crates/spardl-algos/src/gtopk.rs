@@ -86,7 +86,7 @@ impl Algorithm for GTopk {
             Dropped::Global => "global",
             Dropped::Published => "published",
         };
-        format!("gtopk residual={rule} values={}", self.codec.values)
+        format!("gtopk residual={rule} values={}", self.codec)
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

@@ -83,7 +83,7 @@ impl Algorithm for HardThreshold {
         format!(
             "hard-threshold threshold={threshold} cap={} values={}",
             self.cap.name(),
-            self.codec.values
+            self.codec
         )
     }
 

@@ -42,7 +42,7 @@ pub const METHODS: &[Entry] = &[
             ),
         ],
         source: include_str!("spardl/mod.rs"),
-        build: |options| Ok(Box::new(SparDl::from_options(options))),
+        build: |options| Ok(Box::new(SparDl::from_options(options)?)),
     },
     Entry {
         name: "ok-topk",
@@ -314,6 +314,8 @@ pub fn build(name: &str, options: &Options) -> Result<Box<dyn Algorithm>, Config
 
 #[cfg(test)]
 mod tests {
+    use spardl_core::{Codec, IndexCoding};
+
     use super::*;
 
     #[test]
@@ -340,5 +342,35 @@ mod tests {
         options.set.insert("tau".to_owned(), "3".to_owned());
         let error = build("dense", &options).unwrap_err().to_string();
         assert!(error.contains("no options of its own"), "{error}");
+    }
+
+    /// An option that is listed and not read would be accepted with any value.
+    #[test]
+    fn every_option_refuses_nonsense() {
+        for entry in METHODS {
+            for (option, _) in entry.options {
+                let mut options = Options::default();
+                options.set.insert((*option).to_owned(), "?".to_owned());
+                let built = entry.build(&options).map(|algorithm| algorithm.describe());
+                let error = built.expect_err(entry.name).to_string();
+                assert!(error.contains(option), "{}: {error}", entry.name);
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_that_code_indices_differently_differ_in_their_descriptions() {
+        let codec = Codec {
+            indices: IndexCoding::Raw,
+            ..Codec::default()
+        };
+        let raw = Options {
+            codec,
+            ..Options::default()
+        };
+        for name in ["spardl", "ok-topk", "topk-a", "gtopk"] {
+            let raw = build(name, &raw).unwrap().describe();
+            assert_ne!(build(name, &Options::default()).unwrap().describe(), raw);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! TopkA: every worker's top-k, gathered by all and summed.
 //!
+//! Paper: none of its own; the all-gather baseline of the SparCML, Ok-Topk and SparDL papers.
+//!
 //! The idea: each worker selects the k largest entries of gradient + residual and sends them to everybody; all add the lists in
 //! rank order. What was not selected stays in the residual.
 //!
@@ -34,7 +36,7 @@ impl Algorithm for TopkA {
     }
 
     fn describe(&self) -> String {
-        format!("topk-a values={}", self.codec.values)
+        format!("topk-a values={}", self.codec)
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

@@ -1,5 +1,7 @@
 //! TopkA2: TopkA with a second selection, so that the update has at most k entries.
 //!
+//! Paper: none of its own; a program of Ok-Topk's repository.
+//!
 //! The idea: as in TopkA every worker's k largest entries go to everybody and are added in rank order; then all select the k
 //! largest of the sum, each for itself and with the same result. A worker clears what it sent only where the index became
 //! final (rule I); what was sent in vain returns to its residual.
@@ -33,7 +35,7 @@ impl Algorithm for TopkA2 {
     }
 
     fn describe(&self) -> String {
-        format!("topk-a2 values={}", self.codec.values)
+        format!("topk-a2 values={}", self.codec)
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

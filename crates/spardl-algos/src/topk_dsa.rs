@@ -78,7 +78,7 @@ impl Algorithm for TopkDsa {
 
     fn describe(&self) -> String {
         let residual = if self.loses_kth { "published" } else { "sent" };
-        format!("topk-dsa residual={residual} values={}", self.codec.values)
+        format!("topk-dsa residual={residual} values={}", self.codec)
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

@@ -59,7 +59,7 @@ fn algorithms() -> anyhow::Result<String> {
          that each method names. One word is 4 bytes; an entry is an index and a value.\n\n\
          ## All methods\n\n\
          Per worker and step, default options, n = {ELEMENTS}, k = {K} (density 0.01). *Rounds*: a range where the schedule depends on\n\
-         the data or the step. *MB at most*: what the busiest worker can send, headers included, with raw 32-bit indices; threshold methods\n\
+         the data or the step. *MB at most*: what the busiest worker can send, headers included: of lists with indices as they are packed, except where methods exchange indices alone, which count raw; threshold methods\n\
          rarely come near it, because it assumes that every worker lists its cap of 4k. *Entries*: the most the update can have. *Conserves*:\n\
          inputs plus residuals equal update plus next residuals in every element.\n\n"
     );

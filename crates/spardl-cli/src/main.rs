@@ -27,6 +27,13 @@ use clap::{Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// What a newcomer tries; a build without training has no `train`.
+const START: &str = if cfg!(feature = "train") {
+    "Start with: spardl train, spardl list, spardl explain spardl, spardl bench --methods dense,spardl"
+} else {
+    "Start with: spardl list, spardl explain spardl, spardl bench --methods dense,spardl"
+};
+
 /// Sparse all-reduce for data-parallel training: workers exchange the few largest entries of the gradient, agree bit for
 /// bit on the result, and lose nothing.
 #[derive(Debug, Parser)]
@@ -38,7 +45,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     args_override_self = true
 )]
 #[command(
-    after_help = "Start with: spardl train, spardl list, spardl explain spardl, spardl bench --methods dense,spardl"
+    after_help = START
 )]
 struct Cli {
     #[command(subcommand)]

@@ -64,8 +64,16 @@ impl MethodArgs {
                 let message = format!("--set '{setting}' is not METHOD.OPTION=VALUE");
                 return Err(bad_request(message));
             };
-            registry::find(name).map_err(bad_request)?;
-            if name == method {
+            let (entry, _) = registry::find(name).map_err(bad_request)?;
+            let known: Vec<&str> = entry.options.iter().map(|(known, _)| *known).collect();
+            if !known.contains(&option) {
+                return Err(bad_request(match known.as_slice() {
+                    [] => format!("--set '{setting}': {} has no options", entry.name),
+                    known => format!("--set '{setting}': {} has {}", entry.name, known.join(", ")),
+                }));
+            }
+            // An option of NAME is one of NAME-bf16 too, and the other way round.
+            if entry.name == method {
                 settings.insert(option.to_owned(), value.to_owned());
             }
         }

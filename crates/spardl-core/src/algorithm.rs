@@ -64,7 +64,7 @@ pub struct Cost {
     pub rounds: RangeInclusive<u32>,
     /// The most messages a worker sends.
     pub messages: u64,
-    /// The most bytes a worker sends, headers included, with raw indices.
+    /// The most bytes a worker sends, headers included, with the method's own coding of indices.
     pub bytes_max: u64,
 }
 

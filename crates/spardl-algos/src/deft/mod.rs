@@ -55,7 +55,7 @@ impl Algorithm for Deft {
     }
 
     fn describe(&self) -> String {
-        format!("deft values={}", self.codec.values)
+        format!("deft values={}", self.codec)
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

@@ -151,7 +151,7 @@ impl Algorithm for ExDyna {
         format!(
             "exdyna blocks={blocks} adjust={adjust} controller={controller} start={start} cap={} values={}",
             cap.name(),
-            codec.values
+            codec
         )
     }
 

@@ -178,7 +178,7 @@ impl Algorithm for OkTopk {
             name_of(&Balance::ALL, &self.balance),
             self.balance_trigger,
             name_of(&Intersection::ALL, &self.residual),
-            self.codec.values
+            self.codec
         )
     }
 

@@ -62,7 +62,8 @@ impl AdaptiveLength {
         match state.u64("adaptive-length")? {
             &[h, step, inertia] => Ok(Self {
                 h: h as usize,
-                step: step as i64,
+                // A step is never longer than a list; what exceeds that is no step that was saved.
+                step: (step as i64).clamp(-i64::from(u32::MAX), i64::from(u32::MAX)),
                 inertia: inertia != 0,
             }),
             other => Err(ConfigError::StateMismatch {

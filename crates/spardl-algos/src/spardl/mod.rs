@@ -1,5 +1,7 @@
 //! SparDL: Spar-Reduce-Scatter, Spar-All-Gather between teams, Bruck's all-gather, global residual collection.
 //!
+//! Paper: Zhao et al., "SparDL: Distributed Deep Learning Training with Efficient Sparse Communication", ICDE 2024.
+//!
 //! The idea: cut the gradient into as many blocks as a team has workers and reduce-scatter them in ceil(log2 m) rounds. Before a
 //! round, only the blocks sent next are sparsified to their quota; a block that stays is still dense when messages are added
 //! to it, so no message ever grows beyond its quota and nothing is thrown away before the sum is known. The owner
@@ -150,26 +152,38 @@ pub struct SparDl {
 
 impl Default for SparDl {
     fn default() -> Self {
-        Self::from_options(&Options::default())
+        Self::from_options(&Options::default()).expect("the defaults are accepted")
     }
 }
 
 impl SparDl {
-    /// SparDL with the options that concern it.
-    pub fn from_options(options: &Options) -> Self {
-        let Options {
-            teams,
-            sag,
-            residual,
-            codec,
-            ..
-        } = *options;
-        Self {
-            teams,
-            sag,
-            residual,
-            codec,
-        }
+    /// SparDL with the options that concern it; what is set by name counts more than the fields.
+    ///
+    /// # Errors
+    /// When an option set by name is not one of the values `spardl explain spardl` lists.
+    pub fn from_options(options: &Options) -> Result<Self, ConfigError> {
+        let rules = Residual::ALL.map(|(name, _)| name).join(", ");
+        let parsed = |text: &str| text.parse().ok();
+        Ok(Self {
+            teams: options.parsed(
+                "spardl",
+                "teams",
+                options.teams,
+                "a divisor of the workers",
+                parsed,
+            )?,
+            sag: options.parsed("spardl", "sag", options.sag, "use auto, r or b", |text| {
+                text.parse().ok()
+            })?,
+            residual: options.parsed(
+                "spardl",
+                "residual",
+                options.residual,
+                &format!("use one of {rules}"),
+                |text| text.parse().ok(),
+            )?,
+            codec: options.codec,
+        })
     }
 
     /// Do the teams synchronise by recursive doubling?
@@ -196,7 +210,7 @@ impl Algorithm for SparDl {
         } = self;
         format!(
             "spardl teams={teams} sag={sag} residual={residual} values={}",
-            codec.values
+            codec
         )
     }
 

@@ -92,9 +92,9 @@ fn differences(a: Update<'_>, b: Update<'_>, len: usize) -> u64 {
     };
     let same = match (a, b) {
         (Update::Sparse(a), Update::Sparse(b)) => {
-            a.indices() == b.indices() && a.values() == b.values()
+            a.indices() == b.indices() && same_bits(a.values(), b.values())
         }
-        (Update::Dense(a), Update::Dense(b)) => a == b,
+        (Update::Dense(a), Update::Dense(b)) => same_bits(a, b),
         _ => false,
     };
     if same {
@@ -105,6 +105,10 @@ fn differences(a: Update<'_>, b: Update<'_>, len: usize) -> u64 {
         .zip(&b)
         .filter(|(a, b)| a.to_bits() != b.to_bits())
         .count() as u64
+}
+
+fn same_bits(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
 }
 
 fn subtract(update: Update<'_>, balance: &mut [i64]) {

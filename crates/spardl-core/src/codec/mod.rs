@@ -47,6 +47,8 @@ mod values;
 pub use reader::Reader;
 pub use values::{ValueType, add_values, decode_values, encode_values};
 
+use std::fmt;
+
 use spardl_kernels::{Entries, Level, elias_fano};
 
 use crate::error::DecodeError;
@@ -92,6 +94,16 @@ pub struct Codec {
     pub values: ValueType,
     /// How indices travel.
     pub indices: IndexCoding,
+}
+
+/// The value type, and the coding of the indices when it is not the usual one.
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.indices {
+            IndexCoding::Packed => write!(f, "{}", self.values),
+            IndexCoding::Raw => write!(f, "{} indices=raw", self.values),
+        }
+    }
 }
 
 impl Codec {

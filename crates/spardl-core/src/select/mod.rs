@@ -95,16 +95,6 @@ impl Selector {
         &self.partition
     }
 
-    /// Changes the blocks, between steps; what was learnt about the old ones is forgotten.
-    pub fn set_partition(&mut self, partition: Partition) {
-        if partition != self.partition {
-            *self = Self {
-                kernels: self.kernels,
-                ..Self::new(partition)
-            };
-        }
-    }
-
     /// Blocks scanned again in this step because their candidates did not suffice.
     pub const fn rescans(&self) -> u64 {
         self.rescans
@@ -250,11 +240,6 @@ impl Selector {
             .iter()
             .filter(|&&value| magnitude(value) >= limit)
             .count()
-    }
-
-    /// The block's known entries: candidates and what messages touched before the last selection, with their current values.
-    pub fn known(&self, block: usize) -> &Entries {
-        &self.overlays[block].entries
     }
 
     /// The indices that were taken from the block in this step.
