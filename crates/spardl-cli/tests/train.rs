@@ -175,8 +175,11 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
                 "--method",
                 "spardl",
             ],
-            "option x",
+            "spardl has teams, sag, residual",
         ),
+        (&["--set", "spardl.teams=x", "--method", "spardl"], "teams"),
+        (&["--keep-last", "0"], "--keep-last 0"),
+        (&["--factor-masking"], "--momentum-correction"),
         (&["--density", "7"], "from 0 to 1"),
         (&["--lr", "0"], "--lr"),
         (&["--resume"], "--checkpoint-dir"),
@@ -193,6 +196,48 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
             complaint.starts_with("spardl: ") && complaint.contains(expected),
             "{args:?}: {text}"
         );
+    }
+}
+
+#[test]
+fn a_directory_of_checkpoints_belongs_to_one_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let saved = dir.path().to_str().expect("text");
+    let saving = ["--checkpoint-dir", saved, "--max-epochs", "1"];
+    ends_well(&small(&saving));
+    let refused = |more: &[&str], expected: &str| {
+        let output = spardl(&small(&[&saving[..], more].concat()));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {text}");
+        assert!(text.contains(expected), "{more:?}: {text}");
+    };
+    refused(&[], "add --resume");
+    refused(&["--resume", "--seed", "2"], "has --seed 1, not 2");
+    refused(
+        &["--resume", "--batch-size", "4"],
+        "has --batch-size 8, not 4",
+    );
+    let output = ends_well(&small(
+        &[&saving[..], &["--resume", "--lr", "0.01"]].concat(),
+    ));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        text.contains("going on with --lr 0.01; it was 0.05"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_file_may_use_the_published_names() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("run.toml");
+    let text = "dnn = \"mlp\"\ntrain-samples = 64\ntest-samples = 10\nnworkers = 2\nmax-epochs = 1\n\
+                compression = true\ncompressor = \"gtopk\"\ndensity = 0.02\n";
+    fs::write(&file, text).expect("written");
+    let output = ends_well(&["train", "--config", file.to_str().expect("text")]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for expected in ["workers = 2", "method = \"gtopk\"", "density = \"0.02\""] {
+        assert!(said.contains(expected), "{expected} is not in {said}");
     }
 }
 

@@ -250,9 +250,14 @@ impl<T: Transport> Worker<'_, T> {
             identical: identical != 0,
         };
         if !same_workers || step_of_epoch > self.steps_per_epoch() {
-            self.position.step_of_epoch = 0;
-            self.position.score = Score::default();
-            self.position.totals = Totals::default();
+            // An epoch that was whole with the old number of workers is not trained again, only closed.
+            if step_of_epoch >= self.steps_per_epoch_of(checkpoint.manifest().workers())? {
+                self.position.step_of_epoch = self.steps_per_epoch();
+            } else {
+                self.position.step_of_epoch = 0;
+                self.position.score = Score::default();
+                self.position.totals = Totals::default();
+            }
         }
         if self.synchroniser.is_warming_up() && warming_up == 0 {
             self.synchroniser.end_warmup()?;

@@ -456,6 +456,14 @@ impl<'a, T: Transport> Worker<'a, T> {
         self.sampler.steps() as u64
     }
 
+    /// The steps of an epoch with another number of workers.
+    pub(crate) fn steps_per_epoch_of(&self, workers: usize) -> Result<u64, TrainError> {
+        let settings = self.run.settings;
+        let (samples, batch) = (self.run.data.train.len(), settings.batch_size);
+        let sampler = Sampler::new(samples, workers, 0, batch, settings.seed)?;
+        Ok(sampler.steps() as u64)
+    }
+
     fn epoch_position(&self) -> f64 {
         let part = self.position.step_of_epoch as f64 / self.steps_per_epoch() as f64;
         f64::from(self.position.epoch) + part

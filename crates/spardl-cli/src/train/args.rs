@@ -38,11 +38,11 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "N", help_heading = "Job")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_steps: Option<u64>,
-    /// Train on that many samples, chosen by the seed.
+    /// Train on that many samples, always the same ones.
     #[arg(long, value_name = "N", help_heading = "Job")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) train_samples: Option<usize>,
-    /// Test on that many samples, chosen by the seed.
+    /// Test on that many samples, always the same ones.
     #[arg(long, value_name = "N", help_heading = "Job")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) test_samples: Option<usize>,
@@ -216,7 +216,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u32).range(1..=1024))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads_per_worker: Option<u32>,
-    /// A TOML file with any of these options under the same names; options given here win.
+    /// A TOML file with options under the same names, all but --resume, --out, --transport; options given here win.
     #[arg(long, value_name = "FILE", help_heading = "Run")]
     #[serde(skip)]
     pub(crate) config: Option<PathBuf>,

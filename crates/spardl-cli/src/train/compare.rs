@@ -51,8 +51,17 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
         ));
     }
     let config = Config::resolve(train)?;
+    if config.checkpoint_dir.is_some() {
+        return Err(bad_request(
+            "compare keeps no checkpoints: leave checkpoint-dir out of the file of --config",
+        ));
+    }
     let plan = Plan::new(args, &config)?;
-    with_job(train.transport(), config, |config, job| {
+    let more = [
+        ("methods".to_owned(), args.methods.clone()),
+        ("seeds".to_owned(), format!("{:?}", plan.seeds)),
+    ];
+    with_job(train.transport(), config, &more, |config, job| {
         compare(config, &plan, job)
     })
 }

@@ -11,6 +11,7 @@ use spardl_train::record::{Summary, Unwatched, Watch};
 use spardl_train::{Batch, Data, Model, Run, Score, Settings, TrainError, data, train};
 
 use super::config::Config;
+use super::past;
 use crate::job::Job;
 use crate::memory::{available, gigabytes};
 use crate::output::bad_request;
@@ -36,6 +37,7 @@ impl Conductor {
         let method = config.algorithm(&config.method)?;
         let dense = config.algorithm("dense")?;
         let device = device(&config.device)?;
+        past::check(&config, resume)?;
         let data = data::open(&config.dataset, &config.request()?).map_err(bad_request)?;
         Ok(Self {
             config,
@@ -74,12 +76,19 @@ impl Conductor {
         job: Option<&mut Job>,
         watch: &mut (dyn Watch + Send),
     ) -> anyhow::Result<Option<Summary>> {
+        let layout = spardl_burn::layout(&self.config.dnn, &self.data.task).map_err(bad_request)?;
+        let here = if job.is_some() {
+            1
+        } else {
+            self.config.workers.unwrap_or(4)
+        };
+        fits(layout.len().into(), here.into(), available())?;
         let Some(job) = job else {
             return self.train_threads(watch).map(Some);
         };
         let summary = match job.prints() {
-            true => self.train_one(job.transport(), 1, watch),
-            false => self.train_one(job.transport(), 1, &mut Unwatched),
+            true => self.train_one(job.transport(), watch),
+            false => self.train_one(job.transport(), &mut Unwatched),
         };
         Ok(Some(summary?).filter(|_| job.prints()))
     }
@@ -93,8 +102,8 @@ impl Conductor {
                 _ => None,
             };
             match mine {
-                Some(watch) => self.train_one(transport, workers, watch),
-                None => self.train_one(transport, workers, &mut Unwatched),
+                Some(watch) => self.train_one(transport, watch),
+                None => self.train_one(transport, &mut Unwatched),
             }
         })?;
         let echo = |error: &anyhow::Error| {
@@ -118,17 +127,14 @@ impl Conductor {
         }
     }
 
-    /// One worker of `here` that share this machine's memory.
     fn train_one<T: Transport>(
         &self,
         transport: T,
-        here: u32,
         watch: &mut dyn Watch,
     ) -> anyhow::Result<Summary> {
         let Config { dnn, seed, .. } = &self.config;
         let model = spardl_burn::build(dnn, &self.data.task, *seed, &self.device);
         let model = model.map_err(bad_request)?;
-        fits(model.layout().len().into(), here.into(), available())?;
         let threads = self.config.threads_per_worker as usize;
         let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
         let mut model = Pooled { pool, model };

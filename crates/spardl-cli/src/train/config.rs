@@ -124,7 +124,9 @@ impl Config {
         if let Some(path) = &args.config {
             let text = fs::read_to_string(path)
                 .map_err(|error| bad_request(format!("--config {}: {error}", path.display())))?;
-            let file: toml::Table = toml::from_str(&text).map_err(|error| in_file(path, &error))?;
+            let mut file: toml::Table =
+                toml::from_str(&text).map_err(|error| in_file(path, &error))?;
+            as_published(&mut file).map_err(|word| in_file(path, &word))?;
             // Checked alone first, so that a complaint is about the file.
             Self::deserialize(file.clone()).map_err(|error| in_file(path, &error))?;
             table.extend(file);
@@ -177,13 +179,16 @@ impl Config {
     }
 
     /// What has to be the same on all ranks.
-    pub(crate) fn claims(&self) -> anyhow::Result<job::Settings> {
-        let table = toml::Table::try_from(self).context("the configuration")?;
+    pub(crate) fn claims(&self, more: &[(String, String)]) -> anyhow::Result<job::Settings> {
+        let mut table = toml::Table::try_from(self).context("the configuration")?;
+        // The same data may lie elsewhere on another machine.
+        table.remove("data-dir");
         let version = ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         let pairs = table
             .iter()
             .map(|(name, value)| (name.clone(), value.to_string()));
-        Ok([version].into_iter().chain(pairs).collect())
+        let more = more.iter().cloned();
+        Ok([version].into_iter().chain(pairs).chain(more).collect())
     }
 
     /// The data to open; `masked` when the model fills gaps.
@@ -237,8 +242,25 @@ impl Config {
                 "--resume needs --checkpoint-dir: where to go on from",
             ));
         }
-        if self.max_epochs == 0 {
-            return Err(bad_request("--max-epochs 0: at least 1 is needed"));
+        let counts = [
+            ("max-epochs", u64::from(self.max_epochs)),
+            ("max-steps", self.max_steps.unwrap_or(1)),
+            ("workers", u64::from(self.workers.unwrap_or(1))),
+            ("batch-size", u64::from(self.batch_size)),
+            ("keep-last", self.keep_last as u64),
+            ("threads-per-worker", u64::from(self.threads_per_worker)),
+        ];
+        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
+            return Err(bad_request(format!("--{name} 0: at least 1 is needed")));
+        }
+        for step in self.lr_steps.iter().flatten() {
+            from_zero("lr-steps", *step)?;
+        }
+        if self.factor_masking && !self.momentum_correction {
+            return Err(bad_request("--factor-masking needs --momentum-correction"));
+        }
+        if self.nesterov && self.momentum == 0.0 {
+            return Err(bad_request("--nesterov needs a --momentum above zero"));
         }
         if self.momentum_correction && self.momentum == 0.0 {
             return Err(bad_request(
@@ -316,6 +338,31 @@ impl Config {
             clip: self.clip,
         })
     }
+}
+
+/// Takes the published names of options, and numbers where a schedule may stand.
+fn as_published(file: &mut toml::Table) -> Result<(), &'static str> {
+    use toml::Value::{Boolean, Float, Integer, String};
+    if let Some(workers) = file.remove("nworkers") {
+        file.entry("workers").or_insert(workers);
+    }
+    let method = match (file.remove("compression"), file.remove("compressor")) {
+        (None, None) => None,
+        (None | Some(Boolean(false)), None | Some(String(_))) => Some("dense".to_owned()),
+        (Some(Boolean(true)), None) => Some("spardl".to_owned()),
+        (Some(Boolean(true)), Some(String(name))) => Some(name),
+        (_, Some(String(_))) => return Err("compression is true or false"),
+        _ => return Err("compressor is the name of a method, in quotes"),
+    };
+    if let Some(method) = method {
+        file.entry("method").or_insert(String(method));
+    }
+    match file.get("density") {
+        Some(Float(density)) => file.insert("density".to_owned(), String(density.to_string())),
+        Some(Integer(density)) => file.insert("density".to_owned(), String(density.to_string())),
+        _ => None,
+    };
+    Ok(())
 }
 
 /// The value of a name, or a complaint that lists the names.

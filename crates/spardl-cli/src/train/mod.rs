@@ -5,6 +5,7 @@ mod compare;
 mod conduct;
 mod config;
 mod link;
+mod past;
 mod report;
 mod table;
 mod watch;
@@ -21,7 +22,7 @@ pub(crate) use args::TrainArgs;
 pub(crate) use compare::{CompareArgs, run as run_compare};
 
 use crate::job::{Job, agree};
-use crate::launch::{self, TransportChoice};
+use crate::launch::{self, Launcher, TransportChoice};
 use crate::output::{bad_request, print, say};
 use conduct::Conductor;
 use config::Config;
@@ -49,18 +50,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return print(&list());
     }
     let config = Config::resolve(&args.train)?;
-    if args.train.is_bare() {
+    // Under a launcher of several ranks it is an ordinary run: a demonstration per rank would be of no use.
+    let alone = Launcher::detect().is_none_or(|launcher| launcher.size.unwrap_or(1) <= 1);
+    if args.train.is_bare() && alone {
         return compare::show();
     }
-    with_job(args.train.transport(), config, |config, job| {
+    let resume = [("resume".to_owned(), args.train.resume.to_string())];
+    with_job(args.train.transport(), config, &resume, |config, job| {
         train(config, &args.train, job)
     })
 }
 
-/// Joins the MPI job if there is one, checks that all ranks want the same, and runs `work`.
+/// Joins the MPI job if there is one, checks that all ranks want the same (the configuration and `more`), and runs `work`.
 fn with_job(
     transport: TransportChoice,
     config: Config,
+    more: &[(String, String)],
     work: impl FnOnce(Config, Option<&mut Job>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let Some(mut job) = launch::connect(transport)? else {
@@ -71,7 +76,7 @@ fn with_job(
         Some(workers) if workers != ranks => Err(bad_request(format!(
             "--workers {workers}, but the MPI job has {ranks} ranks: leave it out or start {workers} ranks"
         ))),
-        _ => config.claims(),
+        _ => config.claims(more),
     };
     let config = Config {
         workers: Some(ranks),

@@ -179,6 +179,33 @@ fn with_more_or_fewer_workers_no_mass_is_lost() {
 }
 
 #[test]
+fn with_other_workers_an_epoch_that_was_whole_is_not_trained_again() {
+    let data = images();
+    let dir = tempfile::tempdir().unwrap();
+    let settings = |epochs, resume| Settings {
+        epochs,
+        max_steps: None,
+        checkpoints: saving(dir.path(), resume),
+        ..settings()
+    };
+    let ended = |workers, epochs, resume| {
+        let mut ended = run_with(workers, "spardl", &data, &settings(epochs, resume));
+        ended.remove(0).summary.expect("ended well")
+    };
+    let (one, still_one) = (ended(4, 1, false), ended(2, 1, true));
+    assert_eq!(still_one.hash, one.hash);
+    let two = ended(2, 2, true);
+    let steps: Vec<u64> = two.epochs.iter().map(|epoch| epoch.totals.steps).collect();
+    let first = one.totals().steps;
+    assert_eq!(
+        steps,
+        [first, 2 * first],
+        "half as many workers need twice the steps"
+    );
+    assert!(two.epochs.iter().all(|epoch| epoch.train_loss.is_finite()));
+}
+
+#[test]
 fn a_damaged_checkpoint_is_refused_and_the_one_before_it_used() {
     let data = images();
     let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,102 @@
+//! The checkpoints that are already there when a run starts.
+
+use std::fs;
+
+use spardl_train::store::Store;
+use toml::{Table, Value};
+
+use super::config::Config;
+use crate::launch::Launcher;
+use crate::output::{bad_request, say};
+
+/// What decides which samples a step sees and what the parameters are: with another value the run would not be the same run.
+const FIXED: [&str; 7] = [
+    "dnn",
+    "dataset",
+    "train-samples",
+    "length",
+    "vocabulary",
+    "tokens",
+    "seed",
+];
+
+/// Where a run may be and what may still change; neither says what the result is.
+const PLACES: [&str; 4] = ["data-dir", "checkpoint-dir", "deadline", "device"];
+
+/// Makes the directory. A fresh run does not mix with an earlier one, and a run that goes on says what has changed.
+pub(super) fn check(config: &Config, resume: bool) -> anyhow::Result<()> {
+    let Some(dir) = &config.checkpoint_dir else {
+        return Ok(());
+    };
+    let shown = dir.display();
+    fs::create_dir_all(dir)
+        .map_err(|error| bad_request(format!("--checkpoint-dir {shown}: {error}")))?;
+    let store = Store::new(dir, config.keep_last);
+    let Some(newest) = store.list().map_err(bad_request)?.first().copied() else {
+        return Ok(());
+    };
+    if !resume {
+        return Err(bad_request(format!(
+            "--checkpoint-dir {shown} holds checkpoints of an earlier run, up to step {newest}: add --resume to go on from there, or \
+             name another directory"
+        )));
+    }
+    // A damaged one is dealt with where all workers look for one that is whole.
+    let Ok(checkpoint) = store.check(newest, |_| Vec::new()) else {
+        return Ok(());
+    };
+    let Ok(before) = toml::from_str::<Table>(checkpoint.manifest().config()) else {
+        return Ok(());
+    };
+    let now = Table::try_from(config)?;
+    let silent = Launcher::detect().is_some_and(|launcher| launcher.is_silent());
+    let same_workers = before.get("workers") == now.get("workers");
+    for (name, before, now) in changes(&before, &now) {
+        if FIXED.contains(&name) || (name == "batch-size" && same_workers) {
+            return Err(bad_request(format!(
+                "--resume: the run in {shown} has --{name} {before}, not {now}: give the same, or start another run in another directory"
+            )));
+        }
+        if !silent {
+            say(&format!("going on with --{name} {now}; it was {before}"));
+        }
+    }
+    Ok(())
+}
+
+/// The options that differ, with both values.
+fn changes<'a>(before: &'a Table, now: &'a Table) -> Vec<(&'a str, String, String)> {
+    let shown = |value: Option<&Value>| match value {
+        None => "unset".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    };
+    let mut names: Vec<&str> = before
+        .keys()
+        .chain(now.keys())
+        .map(String::as_str)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| !PLACES.contains(name) && before.get(*name) != now.get(*name));
+    let values = |name| (name, shown(before.get(name)), shown(now.get(name)));
+    names.into_iter().map(values).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_name_what_differs_and_not_where_it_lies() {
+        let before = "lr = 0.1\nseed = 1\ndata-dir = \"a\"\nclip = 2.0"
+            .parse()
+            .unwrap();
+        let now = "lr = 0.1\nseed = 2\ndata-dir = \"b\"".parse().unwrap();
+        let expected = [
+            ("clip", "2.0".to_owned(), "unset".to_owned()),
+            ("seed", "1".to_owned(), "2".to_owned()),
+        ];
+        assert_eq!(changes(&before, &now), expected);
+    }
+}
