@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# BERT (masked words) with Ok-Topk's BERT preset: 32 workers, batch 8, sequences of 128, density 0.01. SGD, not Adam.
+# BERT (masked words) with Ok-Topk's BERT preset: 32 workers, batch 8, sequences of 128, density 0.01. The paper trains on Wikipedia
+# with Adam; here WikiText and SGD with momentum, so the learning rate is ours.
 #
 #   examples/bert_oktopk.sh --data-dir data                       # 32 workers as threads of this process
 #   LAUNCH="mpiexec -n 32 -host node0,node1" examples/bert_oktopk.sh --data-dir data

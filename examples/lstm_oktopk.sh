@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# LSTM language model with Ok-Topk's LSTM preset: 32 workers, batch 2, density 0.02. (The paper's speech set, AN4, is not offered.)
+# LSTM language model with Ok-Topk's LSTM preset: 32 workers, batch 2, density 0.02. The paper trains on speech
+# (AN4), which is not offered, with lr 0.001; lr and clipping here are for words.
 #
 #   examples/lstm_oktopk.sh --data-dir data                       # 32 workers as threads of this process
 #   LAUNCH="mpiexec -n 32 -host node0,node1" examples/lstm_oktopk.sh --data-dir data

@@ -283,14 +283,25 @@ fn the_published_examples_are_understood() {
             seen += 1;
             let output = Command::new("bash")
                 .arg(&path)
-                .args(["--lr", "0.5", "--list"])
+                .args(["--data-dir", "/nonexistent"])
                 .env("SPARDL", env!("CARGO_BIN_EXE_spardl"))
                 .env_remove("LAUNCH")
                 .output()
                 .expect("bash");
+            // All of the configuration is accepted before the data is looked for.
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success(), "{}: {errors}", path.display());
+            assert_eq!(
+                output.status.code(),
+                Some(2),
+                "{}: {errors}",
+                path.display()
+            );
+            assert!(
+                errors.contains("/nonexistent"),
+                "{}: {errors}",
+                path.display()
+            );
         }
     }
-    assert!(seen >= 9);
+    assert!(seen >= 13);
 }
