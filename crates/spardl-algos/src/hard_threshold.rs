@@ -113,6 +113,10 @@ impl Algorithm for HardThreshold {
         cost(agree, workers, most, self.codec.values)
     }
 
+    fn loose_bound(&self) -> Option<&'static str> {
+        Some(self.cap.loose_bound())
+    }
+
     fn laws(&self) -> Laws {
         Laws {
             conserves: true,

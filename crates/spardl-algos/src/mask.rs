@@ -245,6 +245,14 @@ impl Cap {
         }
     }
 
+    /// Why the bound on bytes is above what a step takes.
+    pub(crate) const fn loose_bound(self) -> &'static str {
+        match self {
+            Self::FourK => "as many entries as the cap would have to clear the threshold",
+            Self::None => "every entry would have to clear the threshold",
+        }
+    }
+
     /// The most entries for target `k` in a range of `len` elements; none when `k` is 0.
     pub(crate) fn of(self, k: usize, len: u32) -> usize {
         let most = match self {

@@ -97,6 +97,10 @@ impl Algorithm for Micro {
         self.exdyna.cost(workers, layout, k, step)
     }
 
+    fn loose_bound(&self) -> Option<&'static str> {
+        self.exdyna.loose_bound()
+    }
+
     fn laws(&self) -> Laws {
         self.exdyna.laws()
     }

@@ -68,7 +68,10 @@ fn the_step_after_a_bad_one_has_the_bits_of_a_run_without_it() {
 #[test]
 fn a_sum_that_overflows_skips_the_step_on_all_workers() {
     for workers in [2, 3, 4, 6, 7, 8] {
-        for algorithm in configurations::all(workers) {
+        // Equal magnitudes do overflow, unless they are not sent.
+        let mut all = configurations::all(workers);
+        all.retain(|algorithm| !configurations::loses_kth(&**algorithm));
+        for algorithm in all {
             let mut trial = Trial::new(&*algorithm, workers, LEN);
             trial.step(&generate::fractions(1, workers, LEN), K, 0);
             let before = trial.kept();

@@ -1,136 +1,222 @@
-//! A worker that falls silent in any round ends the step on all workers within the deadline, and leaves no trace in them.
+//! A worker that falls silent or is lost in any round ends the step of all who wait for it within the deadline, and leaves no
+//! trace in them.
 
 use std::time::{Duration, Instant};
 
-use spardl_algos::{Options, registry};
-use spardl_core::{Inbox, Input, Layout, Outcome, Round, World};
+use spardl_algos::{Options, Sag, registry};
+use spardl_core::{Algorithm, Inbox, Input, Layout, Outcome, Rank, Round, ValueType, World};
 use spardl_drive::{
-    BucketId, Deadline, DriveError, Driver, Transport, TransportError, run_workers,
+    BucketId, Deadline, DriveError, Driver, ThreadsTransport, Transport, TransportError,
+    run_workers,
 };
-use spardl_testkit::generate;
+use spardl_testkit::{Sent, Trial, configurations, generate};
 
 const WORKERS: u32 = 4;
 const LEN: usize = 120;
+const K: usize = 12;
 const DEADLINE: Duration = Duration::from_millis(80);
 /// What a loaded machine may add to a deadline.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// A transport whose worker sends nothing from round `from` on.
-struct Silent<T> {
-    inner: T,
+/// What becomes of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// It sends nothing any more, and waits as if it had.
+    Silent,
+    /// Its transport is gone.
+    Lost,
+}
+
+/// Which worker fails, how, and from which round on.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    rank: Rank,
+    failure: Failure,
     from: u32,
 }
 
-impl<T: Transport> Transport for Silent<T> {
+/// A transport that fails as planned.
+struct Failing {
+    /// `None` once it is lost.
+    inner: Option<ThreadsTransport>,
+    world: World,
+    plan: Option<Plan>,
+}
+
+impl Failing {
+    fn new(inner: ThreadsTransport, plan: Option<Plan>) -> Self {
+        let world = inner.world();
+        let plan = plan.filter(|plan| plan.rank == world.rank());
+        Self {
+            inner: Some(inner),
+            world,
+            plan,
+        }
+    }
+
+    fn inner(&mut self) -> Result<&mut ThreadsTransport, TransportError> {
+        let rank = self.world.rank();
+        let lost = TransportError::PeerLost { rank, peer: rank };
+        self.inner.as_mut().ok_or(lost)
+    }
+}
+
+impl Transport for Failing {
     fn world(&self) -> World {
-        self.inner.world()
+        self.world
     }
 
     fn submit(&mut self, bucket: BucketId, mut round: Round) -> Result<(), TransportError> {
-        if round.seq >= self.from {
-            round.sends.clear();
+        let begun = self.plan.filter(|plan| round.seq >= plan.from);
+        match begun.map(|plan| plan.failure) {
+            None => {}
+            Some(Failure::Silent) => round.sends.clear(),
+            Some(Failure::Lost) => self.inner = None,
         }
-        self.inner.submit(bucket, round)
+        self.inner()?.submit(bucket, round)
     }
 
     fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
-        self.inner.poll()
+        self.inner()?.poll()
     }
 
     fn wait_any(
         &mut self,
         deadline: Deadline,
     ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
-        self.inner.wait_any(deadline)
+        self.inner()?.wait_any(deadline)
     }
 
     fn settle(&mut self) {
-        self.inner.settle();
+        self.inner.iter_mut().for_each(Transport::settle);
     }
 
     fn abandon(&mut self) {
-        self.inner.abandon();
+        self.inner.iter_mut().for_each(Transport::abandon);
     }
 }
 
-/// One good step, then one in which the last worker is silent from round `from` on. Returns per worker whether the second step
-/// ended in an error of the transport.
-fn step_with_silence(name: &str, from: u32) -> Vec<bool> {
-    let algorithm = registry::build(name, &Options::default()).unwrap();
-    run_workers(WORKERS, |transport| {
-        let rank = transport.world().rank();
-        let gradient = generate::integers(3, WORKERS, LEN).swap_remove(rank.index());
+fn gradients() -> Vec<Vec<f32>> {
+    generate::integers(3, WORKERS, LEN)
+}
+
+/// One good step, then one in which a worker fails. Returns per worker the error of the second step.
+fn steps(algorithm: &dyn Algorithm, plan: Plan) -> Vec<Option<DriveError>> {
+    let all = gradients();
+    let work = |transport: ThreadsTransport| {
+        let gradient = &all[transport.world().rank().index()];
         let input = |step| Input {
-            gradient: &gradient,
-            k: 12,
+            gradient,
+            k: K,
             step,
         };
         let collective = algorithm
             .collective(transport.world(), &Layout::flat(LEN as u32))
             .unwrap();
-        let transport = Silent {
-            inner: transport,
-            from: u32::MAX,
-        };
-        let driver = Driver::new(transport, vec![collective]).unwrap();
+        let driver = Driver::new(Failing::new(transport, None), vec![collective]).unwrap();
         let mut driver = driver.with_timeout(SLACK);
         driver.all_reduce(&[input(0)]).unwrap();
-        let before = driver.collectives()[0].state();
         let (transport, collectives) = driver.into_parts();
-        let from = if rank.get() == WORKERS - 1 {
-            from
-        } else {
-            u32::MAX
+        let transport = Failing::new(transport.inner.unwrap(), Some(plan));
+        // The loss of a worker is known at once: nobody may have to wait for a deadline.
+        let timeout = match plan.failure {
+            Failure::Silent => DEADLINE,
+            Failure::Lost => DEADLINE + SLACK,
         };
-        let transport = Silent {
-            inner: transport.inner,
+        let driver = Driver::new(transport, collectives).unwrap();
+        second_step(driver.with_timeout(timeout), input(1))
+    };
+    let errors = run_workers(WORKERS, work);
+    errors.unwrap_or_else(|error| panic!("{} {plan:?}: {error}", algorithm.describe()))
+}
+
+/// The step in which somebody fails: it ends in time, and an error leaves no trace.
+fn second_step(mut driver: Driver<Failing>, input: Input<'_>) -> Option<DriveError> {
+    let before = driver.collectives()[0].state();
+    let started = Instant::now();
+    let result = driver.all_reduce(&[input]);
+    assert!(
+        started.elapsed() < DEADLINE + SLACK,
+        "the deadline was missed"
+    );
+    match &result {
+        Ok(report) => assert_eq!(report.buckets[0].outcome, Outcome::Updated),
+        Err(_) => assert_eq!(driver.collectives()[0].state(), before, "a trace is left"),
+    }
+    result.err()
+}
+
+/// The messages that worker `rank` sends in the second step when nothing fails, as the simulator has them.
+fn owed_by(rank: Rank, algorithm: &dyn Algorithm) -> Vec<Sent> {
+    let mut trial = Trial::new(algorithm, WORKERS, LEN);
+    trial.step(&gradients(), K, 0);
+    let mut sent = trial.messages(&gradients(), K, 1);
+    sent.retain(|sent| sent.from == rank);
+    sent
+}
+
+/// Lets worker `rank` fail in every round in which it still owes a message: all whom it owes one end with an error.
+fn fails_who_waits(algorithm: &dyn Algorithm, rank: Rank, failure: Failure) {
+    let owed = owed_by(rank, algorithm);
+    let last = owed.iter().map(|sent| sent.round).max();
+    for from in 0..=last.expect("every worker sends something") {
+        let plan = Plan {
+            rank,
+            failure,
             from,
         };
-        let mut driver = Driver::new(transport, collectives)
-            .unwrap()
-            .with_timeout(DEADLINE);
-        let started = Instant::now();
-        let result = driver.all_reduce(&[input(1)]);
-        assert!(
-            started.elapsed() < DEADLINE + SLACK,
-            "{name}: the deadline is kept"
-        );
-        match result {
-            Ok(report) => {
-                assert_eq!(report.buckets[0].outcome, Outcome::Updated);
-                false
-            }
-            Err(DriveError::Transport(_)) => {
-                assert_eq!(
-                    driver.collectives()[0].state(),
-                    before,
-                    "{name}: a trace is left"
-                );
-                true
-            }
-            Err(error) => panic!("{name}: {error}"),
+        let context = format!("{} {plan:?}", algorithm.describe());
+        let errors = steps(algorithm, plan);
+        for sent in owed.iter().filter(|sent| sent.round >= from) {
+            let noticed = errors[sent.to.index()].is_some();
+            assert!(noticed, "{context}: rank {} did not notice", sent.to);
         }
-    })
-    .unwrap()
+        for error in errors.into_iter().flatten() {
+            let DriveError::Transport(error) = error else {
+                panic!("{context}: {error}");
+            };
+            let late = matches!(error, TransportError::Timeout { .. });
+            assert!(failure == Failure::Silent || !late, "{context}: {error}");
+        }
+    }
+}
+
+/// Every method with its defaults, and SparDL with teams and in bf16.
+fn algorithms() -> Vec<Box<dyn Algorithm>> {
+    let defaults = registry::METHODS.iter().map(|entry| entry.name);
+    let mut all: Vec<_> = defaults
+        .map(|name| registry::build(name, &Options::default()).unwrap())
+        .collect();
+    for (teams, sag, values) in [
+        (1, Sag::Auto, ValueType::Bf16),
+        (2, Sag::R, ValueType::F32),
+        (2, Sag::R, ValueType::Bf16),
+        (2, Sag::B, ValueType::F32),
+        (2, Sag::B, ValueType::Bf16),
+    ] {
+        let mut options = Options {
+            teams,
+            sag,
+            ..Options::default()
+        };
+        options.codec.values = values;
+        all.push(registry::build("spardl", &options).unwrap());
+    }
+    all
 }
 
 #[test]
 fn silence_in_any_round_ends_the_step_within_the_deadline_and_leaves_no_trace() {
-    for entry in registry::METHODS {
-        let algorithm = entry.build(&Options::default()).unwrap();
-        let rounds = *algorithm
-            .cost(WORKERS, &Layout::flat(LEN as u32), 12, 1)
-            .rounds
-            .end();
-        for from in 0..rounds {
-            let failed = step_with_silence(entry.name, from);
-            // The last worker may send nothing in the rounds left, as in a broadcast; but who waits for it fails.
-            let sends_nothing_more = failed.iter().all(|failed| !failed);
-            assert!(
-                from > 0 || !sends_nothing_more,
-                "{}: nobody noticed",
-                entry.name
-            );
+    for algorithm in algorithms() {
+        fails_who_waits(&*algorithm, Rank::new(WORKERS - 1), Failure::Silent);
+    }
+}
+
+#[test]
+fn a_worker_lost_in_any_round_is_noticed_at_once_and_leaves_no_trace() {
+    for algorithm in configurations::all(WORKERS) {
+        for rank in World::all(WORKERS).map(World::rank) {
+            fails_who_waits(&*algorithm, rank, Failure::Lost);
         }
     }
 }

@@ -5,11 +5,11 @@ use spardl_sim::Fault;
 use spardl_testkit::{Sent, Trial, configurations, generate};
 
 /// Bytes of the parameters before those of the message.
-pub const PARAMETERS: usize = 9;
+pub const PARAMETERS: usize = 10;
 
 /// One message of a step is replaced: the step ends or a worker refuses, and after `abort` all is as before.
 ///
-/// The parameters choose method, sizes, message, and how the remaining bytes replace it.
+/// The parameters choose method, sizes, how many good steps come before, message, and how the remaining bytes replace it.
 pub fn message(data: &[u8]) {
     let Some((parameters, bytes)) = data.split_first_chunk::<PARAMETERS>() else {
         return;
@@ -20,6 +20,7 @@ pub fn message(data: &[u8]) {
         config_high,
         len,
         k,
+        clean,
         which,
         which_high,
         manner,
@@ -30,18 +31,31 @@ pub fn message(data: &[u8]) {
     let all = configurations::all(workers);
     let algorithm = &all[usize::from(u16::from_le_bytes([config, config_high])) % all.len()];
     let mut trial = Trial::new(&**algorithm, workers, len);
-    let gradients = generate::fractions(1, workers, len);
-    let messages = trial.messages(&gradients, k, 0);
+    let step = u64::from(clean) % 4;
+    let gradients = after_clean_steps(&mut trial, k, step);
+    let messages = trial.messages(&gradients, k, step);
     let sent = &messages[usize::from(u16::from_le_bytes([which, which_high])) % messages.len()];
     let before = trial.kept();
     let replaced = replace(&sent.bytes, manner, at, bytes);
     trial.strike(sent, Fault::Replace(replaced));
     // Either is well: the bytes may happen to be valid.
-    let _ = trial.cluster.step(&gradients, k, 0);
+    let _ = trial.cluster.step(&gradients, k, step);
     trial.cluster.abort();
     assert!(before == trial.kept(), "{}: left a trace", trial.context);
     trial.heal();
-    trial.step(&gradients, k, 0);
+    trial.step(&gradients, k, step);
+}
+
+/// Runs `steps` good steps: some methods take another way once they have a threshold, regions or a length from the steps
+/// before. Returns the gradients of the next step.
+fn after_clean_steps(trial: &mut Trial, k: usize, steps: u64) -> Vec<Vec<f32>> {
+    let first = &trial.cluster.workers()[0];
+    let (workers, len) = (first.world().size(), first.len());
+    let gradients = |step| generate::fractions(step + 1, workers, len);
+    for step in 0..steps {
+        trial.step(&gradients(step), k, step);
+    }
+    gradients(steps)
 }
 
 /// The message that takes the place of `valid`.
@@ -85,48 +99,52 @@ fn replace(valid: &[u8], manner: u8, at: u8, bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// A worker that gets one message more or one less than it waits for refuses, in every round of every method.
+/// A worker that gets one message more or one less than it waits for refuses, in every round of every method, in its first
+/// step and after others.
 pub fn wrong_counts(workers: u32) {
     let (len, k) = (40, 9);
     for algorithm in configurations::all(workers) {
-        let mut trial = Trial::new(&*algorithm, workers, len);
-        let gradients = generate::fractions(1, workers, len);
-        let messages = trial.messages(&gradients, k, 0);
-        let input = Input {
-            gradient: &gradients[0],
-            k,
-            step: 0,
-        };
-        let rounds = messages
-            .iter()
-            .map(|sent| sent.round)
-            .max()
-            .map_or(0, |last| last + 1);
-        for bad in 0..rounds {
-            for surplus in [true, false] {
-                let worker = &mut trial.cluster.workers_mut()[0];
-                let mut step = worker.begin(input).expect("the worker is idle");
-                while let Step::Exchange(round) = step {
-                    let mut inbox: Vec<&[u8]> = round
-                        .recvs
-                        .iter()
-                        .map(|expected| bytes_of(&messages, round.seq, expected.from.get()))
-                        .collect();
-                    if round.seq == bad && surplus {
-                        inbox.push(&[]);
-                    } else if round.seq == bad && inbox.pop().is_none() {
-                        break;
-                    }
-                    match worker.resume(Inbox::borrowed(inbox)) {
-                        Ok(next) if round.seq < bad => step = next,
-                        Err(ProtocolError::WrongCount { .. }) if round.seq == bad => break,
-                        other => panic!("{}: {other:?} in round {}", trial.context, round.seq),
-                    }
+        for clean in [0, 1, 3] {
+            let mut trial = Trial::new(&*algorithm, workers, len);
+            let gradients = after_clean_steps(&mut trial, k, clean);
+            let messages = trial.messages(&gradients, k, clean);
+            let input = Input {
+                gradient: &gradients[0],
+                k,
+                step: clean,
+            };
+            let rounds = messages.iter().map(|sent| sent.round + 1).max();
+            for bad in 0..rounds.unwrap_or(0) {
+                for surplus in [true, false] {
+                    refuses_count(&mut trial, input, &messages, bad, surplus);
                 }
-                worker.abort();
             }
         }
     }
+}
+
+/// Gives worker 0 the messages of the good step, but one too many or too few in round `bad`.
+fn refuses_count(trial: &mut Trial, input: Input<'_>, sent: &[Sent], bad: u32, surplus: bool) {
+    let worker = &mut trial.cluster.workers_mut()[0];
+    let mut step = worker.begin(input).expect("the worker is idle");
+    while let Step::Exchange(round) = step {
+        let mut inbox: Vec<&[u8]> = round
+            .recvs
+            .iter()
+            .map(|expected| bytes_of(sent, round.seq, expected.from.get()))
+            .collect();
+        if round.seq == bad && surplus {
+            inbox.push(&[]);
+        } else if round.seq == bad && inbox.pop().is_none() {
+            break;
+        }
+        match worker.resume(Inbox::borrowed(inbox)) {
+            Ok(next) if round.seq < bad => step = next,
+            Err(ProtocolError::WrongCount { .. }) if round.seq == bad => break,
+            other => panic!("{}: {other:?} in round {}", trial.context, round.seq),
+        }
+    }
+    worker.abort();
 }
 
 fn bytes_of(messages: &[Sent], round: u32, from: u32) -> &[u8] {

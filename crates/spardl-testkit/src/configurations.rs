@@ -38,6 +38,12 @@ pub fn all_raw(workers: u32) -> Vec<Box<dyn Algorithm>> {
     all
 }
 
+/// Does it send only what exceeds the k-th magnitude, as `TopkDSA` was published? When all are equal it sends nothing.
+pub fn loses_kth(algorithm: &dyn Algorithm) -> bool {
+    let text = algorithm.describe();
+    text.starts_with("topk-dsa residual=published")
+}
+
 fn options_of(name: &str, workers: u32) -> Vec<Options> {
     if name != "spardl" {
         let mut all = vec![Options::default()];
@@ -72,11 +78,42 @@ fn options_of(name: &str, workers: u32) -> Vec<Options> {
     all
 }
 
-/// Options that make a method take another way, besides its defaults.
+/// Options that make a method take another way, besides its defaults. They are combined: every option has another value in
+/// one of them, and a test of a few steps reaches what a method does every so many steps.
 fn variants_of(name: &str) -> &'static [&'static [(&'static str, &'static str)]] {
     match name {
+        "ok-topk" => &[
+            &[("tau", "3"), ("tau-prime", "2"), ("balance-trigger", "1.1")],
+            &[
+                ("preset", "lstm"),
+                ("tau", "2"),
+                ("tau-prime", "3"),
+                ("balance", "always"),
+            ],
+            &[
+                ("preset", "bert"),
+                ("tau-prime", "2"),
+                ("balance", "never"),
+                ("residual", "published-unsorted"),
+            ],
+        ],
+        "topk-dsa" => &[&[("residual", "published")]],
         "gtopk" => &[&[("residual", "published")]],
         "gaussian-k" => &[&[("preset", "lstm")], &[("preset", "bert")]],
+        "exdyna" => &[
+            &[("blocks", "5"), ("adjust", "off"), ("cap", "none")],
+            &[
+                ("blocks", "16"),
+                ("controller", "published"),
+                ("start", "published"),
+            ],
+        ],
+        "micro" => &[&[
+            ("controller", "published"),
+            ("start", "published"),
+            ("cap", "none"),
+        ]],
+        "hard-threshold" => &[&[("threshold", "0.75"), ("cap", "none")]],
         "random-k" => &[&[("seed", "7")]],
         "power-sgd" => &[&[("rank", "3"), ("residual", "mean")]],
         _ => &[],

@@ -183,6 +183,10 @@ impl Algorithm for ExDyna {
         cost(agree, workers, most, self.values())
     }
 
+    fn loose_bound(&self) -> Option<&'static str> {
+        Some(self.cap.loose_bound())
+    }
+
     fn laws(&self) -> Laws {
         Laws {
             conserves: true,

@@ -192,11 +192,13 @@ impl Algorithm for OkTopk {
     }
 
     fn laws(&self) -> Laws {
+        let intersects = self.residual == Intersection::Sorted;
         Laws {
-            conserves: self.residual == Intersection::Sorted,
+            conserves: intersects,
             keeps_residual: true,
             support: Support::FourK,
-            lossless_when_full: true,
+            // The published rule keeps what was delivered, and delivers it again.
+            lossless_when_full: intersects,
             scales: true,
         }
     }
