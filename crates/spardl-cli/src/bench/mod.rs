@@ -17,7 +17,7 @@ mod stats;
 mod table;
 mod workers;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use spardl_core::{Algorithm, Layout};
@@ -75,12 +75,18 @@ fn bench(plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     for layout in &plan.layouts {
         for &workers in &args.workers {
             progress.say(format!("gradients for {workers} workers"));
+            let since = Instant::now();
             let gradients = match &plan.recorded {
                 Some(recorded) => Gradients::recorded(&recorded.samples, workers),
                 None => Gradients::synthetic(args, workers, rank, layout.len()),
             };
+            let making = since.elapsed();
             for &density in &args.density {
                 let case = Case::new(args, workers, layout, density, rank.is_some())?;
+                if let Some(job) = &mut job {
+                    // Other ranks may take longer over their gradients than this one did.
+                    job.set_patience(case.deadline.saturating_add(2 * making));
+                }
                 let result = run_case(&case, plan, &gradients, job.as_deref_mut(), &progress);
                 let rows = result.inspect_err(|error| progress.note(&format!("{error:#}")))?;
                 if !prints {
