@@ -79,6 +79,7 @@ impl Plan {
             distribution,
             correlation,
             density,
+            deadline,
             ..
         } = &self.args;
         let lens: Vec<u32> = self.layouts.iter().map(Layout::len).collect();
@@ -93,6 +94,7 @@ impl Plan {
             ("seed", seed.to_string()),
             ("distribution", distribution.to_string()),
             ("correlation", correlation.to_string()),
+            ("deadline", deadline.to_string()),
         ];
         if let Some(recorded) = &self.recorded {
             let mut hasher = blake3::Hasher::new();
