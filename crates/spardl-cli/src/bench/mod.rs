@@ -24,12 +24,12 @@ use spardl_core::{Algorithm, Layout};
 
 pub(crate) use args::Args;
 
-use crate::job::{Job, agree};
+use crate::job::{Job, agree, neighbours};
 use crate::launch;
 use crate::output::{bad_request, print};
 use args::Format;
 use gradients::Gradients;
-use plan::Plan;
+use plan::{Plan, Ranks};
 use progress::Progress;
 use row::{Found, Row};
 
@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(mut job) = launch::connect(args.transport)? else {
         return bench(&Plan::new(args, None)?, None);
     };
-    let plan = Plan::new(args, Some(job.world()));
+    let ranks = Ranks {
+        world: job.world(),
+        on_this_host: neighbours(&mut job)?,
+    };
+    let plan = Plan::new(args, Some(ranks));
     let claim = plan.as_ref().map(Plan::settings);
     let claim = claim.map_err(|error| anyhow!("{error:#}"));
     let result = agree(&mut job, claim).and_then(|()| bench(&plan?, Some(&mut job)));
