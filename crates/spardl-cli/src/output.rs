@@ -56,8 +56,13 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Writes a line of words to stderr.
 #[cfg(feature = "train")]
 pub(crate) fn say(line: &str) {
+    write_line(line);
+}
+
+/// One write, end of line included: stderr has no buffer, and the lines of ranks must not mix.
+fn write_line(line: &str) {
     // Nothing can be done when stderr is gone.
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Tells the user what went wrong and picks the exit code.
@@ -82,8 +87,7 @@ pub(crate) fn complain(error: &anyhow::Error, place: &str) -> u8 {
         return *code;
     }
     let line = format!("{error:#}").replace('\n', " ");
-    // Nothing can be done when stderr is gone too.
-    let _ = writeln!(io::stderr(), "spardl: {place}{line}");
+    write_line(&format!("spardl: {place}{line}"));
     if error.downcast_ref::<BadRequest>().is_some() {
         2
     } else {

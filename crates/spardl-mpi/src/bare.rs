@@ -10,7 +10,9 @@ use crate::raw::{Comm, Exchange, SamePlan};
 pub type Plan = Vec<Vec<Vec<(u32, usize)>>>;
 
 /// The messages of a step without anything around them: per round `MPI_Irecv`, `MPI_Isend` and `MPI_Waitall`, with buffers made
-/// before. It waits without a deadline.
+/// before. A run that takes longer than its limit ends the process, as [`MpiTransport::all_reduce_f32`] does.
+///
+/// [`MpiTransport::all_reduce_f32`]: crate::MpiTransport::all_reduce_f32
 #[derive(Debug)]
 pub struct BareLoop {
     comm: Comm,
@@ -20,10 +22,12 @@ pub struct BareLoop {
 
 impl BareLoop {
     /// A loop over the rounds of `plan`; all ranks must call it with the same one.
-    pub(crate) fn new(comm: Comm, plan: &Plan) -> Result<Self, MpiError> {
+    pub(crate) fn new(comm: Comm, plan: &Plan, limit: Duration) -> Result<Self, MpiError> {
         let mut hasher = DefaultHasher::new();
         plan.hash(&mut hasher);
-        let same = comm.same_plan(hasher.finish())?;
+        let words = comm.overdue("comparing the plans of messages", limit);
+        let compare = || comm.same_plan(hasher.finish());
+        let same = comm.session().within(limit, words, compare)??;
         let rounds = plan.iter().map(Vec::len).max().unwrap_or(0);
         let rank = comm.rank();
         let exchange = |round: usize| {
@@ -47,11 +51,17 @@ impl BareLoop {
         })
     }
 
-    /// Runs all rounds once, after a barrier, and says how long that took here.
+    /// Runs all rounds once, after a barrier, and says how long that took here. Ends the process when it takes longer than `limit`.
     ///
     /// # Errors
     /// When MPI fails.
-    pub fn run(&mut self) -> Result<Duration, MpiError> {
+    pub fn run(&mut self, limit: Duration) -> Result<Duration, MpiError> {
+        let comm = self.comm.clone();
+        let words = comm.overdue("the bare loop of messages", limit);
+        comm.session().within(limit, words, || self.run_once())?
+    }
+
+    fn run_once(&mut self) -> Result<Duration, MpiError> {
         let mut barrier = self.comm.barrier()?;
         while !barrier.is_complete()? {
             std::thread::yield_now();

@@ -30,6 +30,9 @@ pub enum MpiError {
         /// How many are allowed.
         max: usize,
     },
+    /// The thread that looks at the deadlines of blocking calls.
+    #[error("no thread to watch a deadline: {0}; raise the limit of threads (ulimit -u)")]
+    NoWatchdog(std::io::Error),
     /// Ranks want to send each other different messages.
     #[error("the ranks have different plans of messages: give all of them the same one")]
     PlansDiffer,

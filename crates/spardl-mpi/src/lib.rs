@@ -32,6 +32,7 @@
 //! | `order` | messages of one sender in the order they were sent |
 //! | `spares` | buffers for their next use |
 //! | `idle` | what a rank does while there is nothing to do |
+//! | `watchdog` | a deadline for calls that block |
 //! | `raw` | all `unsafe` |
 
 #![deny(unsafe_code)]
@@ -46,6 +47,7 @@ mod order;
 mod raw;
 mod spares;
 pub mod transport;
+mod watchdog;
 
 pub use error::MpiError;
 pub use mpi::Mpi;

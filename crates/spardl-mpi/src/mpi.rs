@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use crate::bare::{BareLoop, Plan};
 use crate::error::MpiError;
@@ -47,12 +48,18 @@ impl Mpi {
     }
 
     /// A bare loop over these messages, on a communicator of its own. All ranks must call it with the same plan; it waits for
-    /// them.
+    /// them, and ends the process when that takes longer than `limit`.
     ///
     /// # Errors
     /// As [`Mpi::transport`], and when the plans differ.
-    pub fn bare_loop(&self, plan: &Plan) -> Result<BareLoop, MpiError> {
-        BareLoop::new(Comm::duplicate_world(Rc::clone(&self.session))?, plan)
+    pub fn bare_loop(&self, plan: &Plan, limit: Duration) -> Result<BareLoop, MpiError> {
+        let words = format!(
+            "MPI_Comm_dup: a rank waits for the others longer than the deadline of {limit:?}; look for a rank that hangs, or give \
+             more time"
+        );
+        let duplicate = || Comm::duplicate_world(Rc::clone(&self.session));
+        let comm = self.session.within(limit, words, duplicate)??;
+        BareLoop::new(comm, plan, limit)
     }
 
     /// The name of this machine, as MPI knows it.

@@ -9,23 +9,32 @@
 //! - Every receive but one ([`Comm::exchange`]) is a matched probe: the length is known before a buffer is made. A receive posted with a bound is
 //!   overrun by Open MPI 4.1 when the message is longer (shared memory with CMA, TCP).
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::{c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use mpi_sys as ffi;
 
 use crate::error::MpiError;
 use crate::spares::Spares;
+use crate::watchdog::Watchdog;
 
 /// Longer than any text of Open MPI (256) and MPICH (8192).
 const TEXT_BYTES: usize = 1 << 14;
 
 unsafe extern "C" {
     fn spardl_mpi_in_place() -> *mut c_void;
+    fn _exit(code: c_int) -> !;
+}
+
+/// Ends the process and runs nothing more of it: another thread may be inside MPI.
+pub(crate) fn exit_at_once(code: c_int) -> ! {
+    // SAFETY: POSIX allows it at any time, from any thread.
+    unsafe { _exit(code) }
 }
 
 /// MPI, initialised; finalized (or the job aborted) when the last user is gone.
@@ -33,6 +42,8 @@ unsafe extern "C" {
 pub(crate) struct Session {
     ours: bool,
     failed: Cell<bool>,
+    /// Started when the first blocking call is watched.
+    watchdog: OnceCell<Watchdog>,
     not_send: PhantomData<*const ()>,
 }
 
@@ -69,6 +80,7 @@ impl Session {
         let session = Self {
             ours: before == 0,
             failed: Cell::new(false),
+            watchdog: OnceCell::new(),
             not_send: PhantomData,
         };
         // SAFETY: MPI is initialised and this thread may call it. Some calls report through the handlers of these two
@@ -85,6 +97,25 @@ impl Session {
     /// Notes that MPI cannot be finalized any more (it would wait for a lost peer): the job will be aborted instead.
     pub(crate) fn fail(&self) {
         self.failed.set(true);
+    }
+
+    /// Runs a blocking call that ends the process, with these words, when it takes longer than `limit`.
+    pub(crate) fn within<R>(
+        &self,
+        limit: Duration,
+        words: String,
+        call: impl FnOnce() -> R,
+    ) -> Result<R, MpiError> {
+        if self.watchdog.get().is_none() {
+            let watchdog = Watchdog::start().map_err(MpiError::NoWatchdog)?;
+            self.watchdog.get_or_init(|| watchdog);
+        }
+        let until = Instant::now().checked_add(limit);
+        match (self.watchdog.get(), until) {
+            (Some(watchdog), Some(until)) => Ok(watchdog.watch(until, words, call)),
+            // Longer than the clock can count.
+            _ => Ok(call()),
+        }
     }
 
     /// The name of this machine, as MPI knows it.
@@ -159,6 +190,15 @@ impl Comm {
 
     pub(crate) fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// What this rank says when a blocking call of all ranks takes too long.
+    pub(crate) fn overdue(&self, what: &str, limit: Duration) -> String {
+        format!(
+            "rank {}: {what}: waits for the other ranks longer than the deadline of {limit:?}; look for a rank that hangs, or \
+             give more time",
+            self.rank
+        )
     }
 
     /// Starts a barrier; all ranks must.

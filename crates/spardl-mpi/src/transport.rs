@@ -115,13 +115,24 @@ impl MpiTransport {
     /// The engine's own dense all-reduce: the sum over all ranks, in place, by `MPI_Allreduce`. All ranks must call it with
     /// the same length.
     ///
-    /// A yardstick for benches: it waits without a deadline and does not promise the same bits on all ranks.
+    /// A yardstick for benches: it does not promise the same bits on all ranks. When it takes longer than `limit`, the process
+    /// says so and ends: MPI cannot give up a call that blocks.
     ///
     /// # Errors
     /// When there are more elements than MPI can count, or MPI fails.
-    pub fn all_reduce_f32(&mut self, values: &mut [f32]) -> Result<(), TransportError> {
+    pub fn all_reduce_f32(
+        &mut self,
+        values: &mut [f32],
+        limit: Duration,
+    ) -> Result<(), TransportError> {
         self.check_usable()?;
-        match self.pool.comm().all_reduce(values) {
+        let comm = self.pool.comm();
+        let what = format!("MPI_Allreduce of {} elements", values.len());
+        let words = comm.overdue(&what, limit);
+        let done = comm
+            .session()
+            .within(limit, words, || comm.all_reduce(values));
+        match done.flatten() {
             Ok(()) => Ok(()),
             Err(error @ MpiError::TooLong { .. }) => Err(self.refused("all-reduce", error)),
             Err(error) => Err(self.breaks("all-reduce", error)),

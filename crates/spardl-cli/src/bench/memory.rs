@@ -16,8 +16,10 @@ const SHARED_ARRAYS: f64 = 2.0;
 /// What a run has to hold at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
-    /// Workers in this process.
+    /// Workers on this machine.
     pub(super) workers: u32,
+    /// Are they ranks of an MPI job? Their number is the launcher's to change.
+    pub(super) are_ranks: bool,
     /// The length of the gradient.
     pub(super) elements: u32,
     /// Gradients made for each worker.
@@ -55,15 +57,23 @@ impl Need {
         let fewer_workers = workers
             .map(|workers| Self { workers, ..*self })
             .find(fits)
-            .map(|need| format!("--workers {}", need.workers));
+            .map(|need| match need.are_ranks {
+                true => format!("{} ranks on a machine", need.workers),
+                false => format!("--workers {}", need.workers),
+            });
         let shorter = f64::from(self.elements) * (available as f64 / self.bytes());
         let shorter = Some(format!("--elements {}", shorter as u32));
         let would: Vec<String> = [fewer_samples, fewer_workers, shorter]
             .into_iter()
             .flatten()
             .collect();
+        let workers = if self.are_ranks {
+            "ranks on this machine"
+        } else {
+            "workers"
+        };
         Err(format!(
-            "{} workers with {} elements need {} of memory and {} are available: {} would fit",
+            "{} {workers} with {} elements need {} of memory and {} are available: {} would fit",
             self.workers,
             self.elements,
             gigabytes(self.bytes() as u64),
@@ -81,6 +91,7 @@ mod tests {
     fn a_run_that_does_not_fit_is_told_what_would() {
         let need = |workers, elements, samples| Need {
             workers,
+            are_ranks: false,
             elements,
             samples,
             density: 0.01,
@@ -96,6 +107,13 @@ mod tests {
         assert_eq!(need(8, 417_500, 4).fits(100_000_000), Ok(()));
         let error = need(4, 268_435_456, 4).fits(23_000_000_000).unwrap_err();
         assert!(error.contains(": --samples 1 or --workers 2 or"), "{error}");
+        let ranks = Need {
+            are_ranks: true,
+            ..need(8, 1_000_000, 4)
+        };
+        let error = ranks.fits(100_000_000).unwrap_err();
+        assert!(error.starts_with("8 ranks on this machine with"), "{error}");
+        assert!(error.contains(": 3 ranks on a machine or"), "{error}");
         let error = need(1, u32::MAX, 1).fits(1_000).unwrap_err();
         assert!(error.ends_with(": --elements 40 would fit"), "{error}");
     }

@@ -17,19 +17,19 @@ mod stats;
 mod table;
 mod workers;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use spardl_core::{Algorithm, Layout};
 
 pub(crate) use args::Args;
 
-use crate::job::{Job, agree};
+use crate::job::{Job, agree, neighbours};
 use crate::launch;
 use crate::output::{bad_request, print};
 use args::Format;
 use gradients::Gradients;
-use plan::Plan;
+use plan::{Plan, Ranks};
 use progress::Progress;
 use row::{Found, Row};
 
@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(mut job) = launch::connect(args.transport)? else {
         return bench(&Plan::new(args, None)?, None);
     };
-    let plan = Plan::new(args, Some(job.world()));
+    let ranks = Ranks {
+        world: job.world(),
+        on_this_host: neighbours(&mut job)?,
+    };
+    let plan = Plan::new(args, Some(ranks));
     let claim = plan.as_ref().map(Plan::settings);
     let claim = claim.map_err(|error| anyhow!("{error:#}"));
     let result = agree(&mut job, claim).and_then(|()| bench(&plan?, Some(&mut job)));
@@ -75,12 +79,18 @@ fn bench(plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     for layout in &plan.layouts {
         for &workers in &args.workers {
             progress.say(format!("gradients for {workers} workers"));
+            let since = Instant::now();
             let gradients = match &plan.recorded {
                 Some(recorded) => Gradients::recorded(&recorded.samples, workers),
                 None => Gradients::synthetic(args, workers, rank, layout.len()),
             };
+            let making = since.elapsed();
             for &density in &args.density {
                 let case = Case::new(args, workers, layout, density, rank.is_some())?;
+                if let Some(job) = &mut job {
+                    // Other ranks may take longer over their gradients than this one did.
+                    job.set_patience(case.deadline.saturating_add(2 * making));
+                }
                 let result = run_case(&case, plan, &gradients, job.as_deref_mut(), &progress);
                 let rows = result.inspect_err(|error| progress.note(&format!("{error:#}")))?;
                 if !prints {

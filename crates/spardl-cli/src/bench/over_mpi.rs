@@ -25,6 +25,7 @@ pub(super) fn measure(
     progress: &Progress,
 ) -> anyhow::Result<(Timed, Option<Alone>)> {
     job.barrier()?;
+    job.set_patience(case.deadline);
     let (samples, sends) = match algorithm {
         Some(algorithm) => {
             let (samples, sends) = metered(case, algorithm, gradients, job)?;
@@ -80,7 +81,7 @@ fn all_reduce(
         values.extend_from_slice(gradients.of(world.rank().index(), step));
         pulse = all_together(&mut job.transport(), pulse, case, 2 * step)?;
         let since = Instant::now();
-        job.all_reduce(&mut values)?;
+        job.all_reduce(&mut values, case.deadline)?;
         let wall_ms = since.elapsed().as_secs_f64() * 1e3;
         pulse = all_together(&mut job.transport(), pulse, case, 2 * step + 1)?;
         if step >= u64::from(args.warmup) {

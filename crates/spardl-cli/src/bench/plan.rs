@@ -24,13 +24,21 @@ pub(super) struct Plan {
     pub(super) layouts: Vec<Layout>,
 }
 
+/// The ranks of an MPI job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranks {
+    pub(super) world: World,
+    /// How many share the memory of this machine.
+    pub(super) on_this_host: u32,
+}
+
 impl Plan {
     /// A plan for threads, or for the ranks of an MPI job.
-    pub(super) fn new(args: &Args, ranks: Option<World>) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &Args, ranks: Option<Ranks>) -> anyhow::Result<Self> {
         let mut args = args.clone();
         args::check(&args)?;
         let names = rows(&args.methods, ranks.is_some())?;
-        args.workers = workers(&args, ranks)?;
+        args.workers = workers(&args, ranks.map(|ranks| ranks.world))?;
         args::check_methods(&args, &names)?;
         let mut methods = Vec::new();
         for name in names {
@@ -52,8 +60,9 @@ impl Plan {
         for layout in &layouts {
             for &workers in &args.workers {
                 memory::check(&Need {
-                    // Other ranks may be on other machines: this one only answers for itself.
-                    workers: if ranks.is_some() { 1 } else { workers },
+                    // Ranks on other machines answer for themselves.
+                    workers: ranks.map_or(workers, |ranks| ranks.on_this_host),
+                    are_ranks: ranks.is_some(),
                     elements: layout.len(),
                     // Recorded samples are in memory already.
                     samples: if recorded.is_some() { 0 } else { args.samples },
@@ -79,6 +88,7 @@ impl Plan {
             distribution,
             correlation,
             density,
+            deadline,
             ..
         } = &self.args;
         let lens: Vec<u32> = self.layouts.iter().map(Layout::len).collect();
@@ -93,6 +103,7 @@ impl Plan {
             ("seed", seed.to_string()),
             ("distribution", distribution.to_string()),
             ("correlation", correlation.to_string()),
+            ("deadline", deadline.to_string()),
         ];
         if let Some(recorded) = &self.recorded {
             let mut hasher = blake3::Hasher::new();

@@ -91,11 +91,11 @@ pub(super) fn measure(case: &Case<'_>, job: &mut Job, sends: &Sends) -> anyhow::
         .map(|sends| serde_json::from_slice(sends))
         .collect::<Result<Vec<Sends>, _>>()
         .context("reading another rank's messages")?;
-    let mut bare_loop = job.bare_loop(&plan)?;
+    let mut bare_loop = job.bare_loop(&plan, case.deadline)?;
     let mut times = Vec::new();
     for _ in 0..case.args.warmup + case.args.iterations {
         let transport_ms = through(job, &plan, Deadline::after(case.deadline))?;
-        let bare_ms = bare_loop.run()?.as_secs_f64() * 1e3;
+        let bare_ms = bare_loop.run(case.deadline)?.as_secs_f64() * 1e3;
         times.push((transport_ms, bare_ms));
     }
     let timed = times.split_off(case.args.warmup as usize);

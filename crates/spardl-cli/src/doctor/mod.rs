@@ -1,10 +1,10 @@
 //! `spardl doctor`: what is here, how fast the links are, and what looks wrong.
 
 mod links;
+mod machine;
 mod text;
 
 use std::collections::BTreeMap;
-use std::thread;
 
 use serde::{Deserialize, Serialize};
 use spardl_kernels::Level;
@@ -45,7 +45,9 @@ struct Findings {
     mpi_ranks: Option<u32>,
     /// The machines of the ranks.
     hosts: Vec<Host>,
-    /// Cores of this machine that this process may use.
+    /// The name of this machine.
+    host: Option<String>,
+    /// Cores of this machine.
     cores: usize,
     /// The instruction set that the kernels use here.
     simd: &'static str,
@@ -98,7 +100,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn examine(launcher: Option<&Launcher>, job: Option<&mut Job>) -> anyhow::Result<Findings> {
-    let cores = thread::available_parallelism().map_or(1, Into::into);
+    let cores = machine::cores();
     let simd = Level::best().name();
     let library = Job::library();
     let ranks = job.as_ref().map(|job| job.world().size());
@@ -134,6 +136,7 @@ fn examine(launcher: Option<&Launcher>, job: Option<&mut Job>) -> anyhow::Result
         mpi_library: library.map(|library| library.trim().to_owned()),
         mpi_ranks: ranks,
         hosts,
+        host: machine::name(),
         cores,
         simd,
         links,
@@ -152,7 +155,7 @@ fn group(seats: &[Seat]) -> Vec<Host> {
             simd: seat.simd.clone(),
         });
         host.ranks.push(rank);
-        // Ranks that are bound to cores see only theirs: the machine has at least as many as the luckiest sees.
+        // Where the system does not tell, ranks that are bound to cores see only theirs: at least as many as the luckiest sees.
         host.cores = host.cores.max(seat.cores);
     }
     hosts.into_values().collect()

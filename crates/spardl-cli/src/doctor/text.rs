@@ -44,6 +44,9 @@ pub(super) fn describe(found: &Findings) -> String {
             ),
         );
     }
+    if let (true, Some(name)) = (found.hosts.is_empty(), &found.host) {
+        line("host", name.clone());
+    }
     line("cores", found.cores.to_string());
     line("SIMD", found.simd.to_owned());
     for link in &found.links {

@@ -14,7 +14,7 @@ pub(crate) enum Job {}
 pub(crate) enum BareLoop {}
 
 impl BareLoop {
-    pub(crate) const fn run(&mut self) -> anyhow::Result<Duration> {
+    pub(crate) const fn run(&mut self, _deadline: Duration) -> anyhow::Result<Duration> {
         match *self {}
     }
 }
@@ -40,6 +40,10 @@ impl Job {
         match *self {}
     }
 
+    pub(crate) const fn set_patience(&mut self, _patience: Duration) {
+        match *self {}
+    }
+
     pub(crate) const fn barrier(&mut self) -> anyhow::Result<()> {
         match *self {}
     }
@@ -48,13 +52,18 @@ impl Job {
         match *self {}
     }
 
-    pub(crate) const fn all_reduce(&mut self, _values: &mut [f32]) -> anyhow::Result<()> {
+    pub(crate) const fn all_reduce(
+        &mut self,
+        _values: &mut [f32],
+        _deadline: Duration,
+    ) -> anyhow::Result<()> {
         match *self {}
     }
 
     pub(crate) const fn bare_loop(
         &self,
         _plan: &[Vec<Vec<(u32, usize)>>],
+        _deadline: Duration,
     ) -> anyhow::Result<BareLoop> {
         match *self {}
     }

@@ -1,24 +1,56 @@
 //! Have all ranks of a job been asked for the same?
 
+use std::{env, fs};
+
 use super::Job;
 use crate::output::{Said, bad_request, complain};
 
 /// What has to be the same on all ranks, as name and value.
 pub(crate) type Settings = Vec<(String, String)>;
 
+/// The setting that says which build a rank runs, and its value where the file cannot be read.
+const BUILD: &str = "build";
+const UNKNOWN: &str = "unknown";
+
+/// A hash of the executable: two builds of the same version may differ.
+fn build() -> String {
+    let file = env::current_exe().and_then(fs::read);
+    file.map_or_else(
+        |_| UNKNOWN.to_owned(),
+        |bytes| blake3::hash(&bytes).to_hex()[..16].to_owned(),
+    )
+}
+
+/// A rank that does not know its build may well have the one of the others: then none is compared.
+fn forgive_unknown_builds(claims: &mut [Result<Settings, String>]) {
+    let builds = claims.iter_mut().flatten().flatten();
+    let mut builds: Vec<_> = builds.filter(|(name, _)| name == BUILD).collect();
+    if builds.iter().any(|(_, value)| value == UNKNOWN) {
+        for (_, value) in &mut builds {
+            UNKNOWN.clone_into(value);
+        }
+    }
+}
+
 /// Compares what all ranks were asked for. Rank 0 says which rank is the odd one out, and all ranks stop.
 ///
 /// # Errors
 /// When any rank's request differs or cannot be met; everything was said then.
 pub(crate) fn agree(job: &mut Job, mine: anyhow::Result<Settings>) -> anyhow::Result<()> {
-    let claim: Result<Settings, String> = mine.map_err(|error| format!("{error:#}"));
+    let mut claim: Result<Settings, String> = mine.map_err(|error| format!("{error:#}"));
+    if let Ok(settings) = &mut claim {
+        settings.insert(0, (BUILD.to_owned(), build()));
+    }
     let all = job.gather(&serde_json::to_vec(&claim)?)?;
     let claims = all
         .iter()
         .map(|claim| serde_json::from_slice(claim))
         .collect::<Result<Vec<Result<Settings, String>>, _>>();
     let complaint = match claims {
-        Ok(claims) => odd_one_out(&claims),
+        Ok(mut claims) => {
+            forgive_unknown_builds(&mut claims);
+            odd_one_out(&claims)
+        }
         Err(_) => Some("the ranks run different versions of spardl".to_owned()),
     };
     let Some(complaint) = complaint else {
@@ -65,6 +97,20 @@ mod tests {
     fn claim(density: &str) -> Result<Settings, String> {
         let pairs = [("version", "1"), ("density", density)];
         Ok(pairs.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec())
+    }
+
+    #[test]
+    fn builds_are_compared_where_all_ranks_know_theirs() {
+        let claim = |value: &str| Ok(vec![(BUILD.to_owned(), value.to_owned())]);
+        let mut known = [claim("a"), claim("b")];
+        forgive_unknown_builds(&mut known);
+        assert_eq!(
+            odd_one_out(&known).as_deref(),
+            Some("rank 1: runs with build b (the others: a)")
+        );
+        let mut one_unknown = [claim("a"), claim(UNKNOWN), claim("b")];
+        forgive_unknown_builds(&mut one_unknown);
+        assert_eq!(odd_one_out(&one_unknown), None);
     }
 
     #[test]

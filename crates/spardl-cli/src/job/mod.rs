@@ -29,3 +29,10 @@ impl Job {
         })
     }
 }
+
+/// The number of ranks on this rank's machine, itself among them. All ranks must call it.
+pub(crate) fn neighbours(job: &mut Job) -> anyhow::Result<u32> {
+    let host = job.host();
+    let all = job.gather(host.as_bytes())?;
+    Ok(all.iter().filter(|name| **name == host.as_bytes()).count() as u32)
+}

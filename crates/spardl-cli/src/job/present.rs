@@ -8,12 +8,14 @@ use spardl_drive::{Deadline, Transport, gather};
 use spardl_mpi::bare::{BareLoop, Plan};
 use spardl_mpi::{Mpi, MpiTransport};
 
-/// How long ranks wait for each other outside timed steps: some make their gradients more slowly, or are started later.
+/// How long ranks wait for each other unless the command has a deadline: some read their files more slowly, or start later.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A rank of a job, with a transport to the others.
 #[derive(Debug)]
 pub(crate) struct Job {
+    /// How long this rank waits for the others in calls without a deadline of their own.
+    patience: Duration,
     transport: MpiTransport,
     mpi: Mpi,
 }
@@ -28,7 +30,11 @@ impl Job {
     pub(crate) fn join() -> anyhow::Result<Self> {
         let mpi = Mpi::init().context("starting MPI")?;
         let transport = mpi.transport().context("starting MPI")?;
-        Ok(Self { transport, mpi })
+        Ok(Self {
+            patience: PATIENCE,
+            transport,
+            mpi,
+        })
     }
 
     pub(crate) fn world(&self) -> World {
@@ -44,28 +50,39 @@ impl Job {
         &mut self.transport
     }
 
+    /// From now on this rank waits no longer than that for the others.
+    pub(crate) const fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Waits for all ranks.
     pub(crate) fn barrier(&mut self) -> anyhow::Result<()> {
-        Ok(self.transport.barrier(Deadline::after(PATIENCE))?)
+        let passed = self.transport.barrier(Deadline::after(self.patience));
+        passed.with_context(|| self.waited())
     }
 
     /// What every rank says, in the order of ranks, on every rank. All ranks must call it.
     pub(crate) fn gather(&mut self, mine: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
-        Ok(gather(
-            &mut self.transport,
-            mine,
-            Deadline::after(PATIENCE),
-        )?)
+        let deadline = Deadline::after(self.patience);
+        gather(&mut self.transport, mine, deadline).with_context(|| self.waited())
+    }
+
+    fn waited(&self) -> String {
+        format!("waiting at most {:?} for the other ranks", self.patience)
     }
 
     /// The engine's own sum over all ranks.
-    pub(crate) fn all_reduce(&mut self, values: &mut [f32]) -> anyhow::Result<()> {
-        Ok(self.transport.all_reduce_f32(values)?)
+    pub(crate) fn all_reduce(
+        &mut self,
+        values: &mut [f32],
+        deadline: Duration,
+    ) -> anyhow::Result<()> {
+        Ok(self.transport.all_reduce_f32(values, deadline)?)
     }
 
     /// A bare loop over the messages of a step; all ranks must call it with the same plan.
-    pub(crate) fn bare_loop(&self, plan: &Plan) -> anyhow::Result<BareLoop> {
-        Ok(self.mpi.bare_loop(plan)?)
+    pub(crate) fn bare_loop(&self, plan: &Plan, deadline: Duration) -> anyhow::Result<BareLoop> {
+        Ok(self.mpi.bare_loop(plan, deadline)?)
     }
 
     /// The time of a message one way; both ranks must call it.
@@ -75,7 +92,7 @@ impl Job {
         bytes: usize,
         repetitions: u32,
     ) -> anyhow::Result<Duration> {
-        let deadline = Deadline::after(PATIENCE);
+        let deadline = Deadline::after(self.patience);
         Ok(self
             .transport
             .ping_pong(peer, bytes, repetitions, deadline)?)

@@ -51,7 +51,7 @@ pub(crate) fn rank(methods: &[&str]) {
         let mut values = gradient.clone();
         barrier(&mut transport);
         let started = Instant::now();
-        transport.all_reduce_f32(&mut values).unwrap();
+        transport.all_reduce_f32(&mut values, LIMIT).unwrap();
         barrier(&mut transport);
         times.push(started.elapsed());
     }
