@@ -101,10 +101,10 @@ mod tests {
         assert_eq!(
             error,
             "8 workers with 1000000 elements need 0.2 GB of memory and 0.1 GB are available: \
-             --workers 3 or --elements 417500 would fit"
+             --workers 3 or --elements 417222 would fit"
         );
         assert_eq!(need(3, 1_000_000, 4).fits(100_000_000), Ok(()));
-        assert_eq!(need(8, 417_500, 4).fits(100_000_000), Ok(()));
+        assert_eq!(need(8, 417_222, 4).fits(100_000_000), Ok(()));
         let error = need(4, 268_435_456, 4).fits(23_000_000_000).unwrap_err();
         assert!(error.contains(": --samples 1 or --workers 2 or"), "{error}");
         let ranks = Need {
