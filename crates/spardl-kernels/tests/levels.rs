@@ -537,6 +537,75 @@ fn indices_reach_the_end_of_u32() {
 }
 
 #[test]
+fn blocks_on_several_threads_give_the_bits_of_one_call() {
+    let values = |seed: u32| -> Vec<f32> {
+        let mix = |i: u32| {
+            i.wrapping_mul(2_654_435_761)
+                .wrapping_add(seed)
+                .rotate_left(13)
+        };
+        (0..200_000)
+            .map(|i| (mix(i) % 2001) as f32 * 0.37 - 370.0)
+            .collect()
+    };
+    let (residual, gradient) = (values(1), values(77));
+    let (block, threshold) = (70_001, 600.0);
+    for level in Level::available() {
+        let mut whole = (vec![0.0; residual.len()], Entries::new());
+        assert!(accumulate(
+            level,
+            &residual,
+            &gradient,
+            &mut whole.0,
+            0,
+            threshold,
+            &mut whole.1
+        ));
+        let mut work = vec![0.0; residual.len()];
+        let blocks = residual.chunks(block).zip(gradient.chunks(block));
+        let found: Vec<Entries> = std::thread::scope(|scope| {
+            let blocks = blocks.zip(work.chunks_mut(block)).enumerate();
+            let threads: Vec<_> = blocks
+                .map(|(at, ((r, g), w))| {
+                    scope.spawn(move || {
+                        let mut out = Entries::new();
+                        assert!(accumulate(
+                            level,
+                            r,
+                            g,
+                            w,
+                            (at * block) as u32,
+                            threshold,
+                            &mut out
+                        ));
+                        out
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"))
+                .collect()
+        });
+        let indices: Vec<u32> = found
+            .iter()
+            .flat_map(|found| found.indices.clone())
+            .collect();
+        let kept: Vec<f32> = found
+            .iter()
+            .flat_map(|found| found.values.clone())
+            .collect();
+        assert!(
+            !indices.is_empty() && indices == whole.1.indices,
+            "{}",
+            level.name()
+        );
+        assert_eq!(bits(&kept), bits(&whole.1.values), "{}", level.name());
+        assert_eq!(bits(&work), bits(&whole.0), "{}", level.name());
+    }
+}
+
+#[test]
 fn bad_arguments_panic_at_every_level() {
     for level in Level::available() {
         let panics = |call: fn(Level)| std::panic::catch_unwind(move || call(level)).is_err();

@@ -13,6 +13,7 @@ use spardl_sim::{Cluster, Probe};
 use super::Case;
 use super::accuracy::relative_error;
 use super::gradients::Gradients;
+use super::quality::same_bits;
 use super::row::Sent;
 use super::stats::{median, percentile};
 
@@ -39,6 +40,8 @@ pub(super) struct Local {
     pub(super) relative_error: Option<f64>,
     /// Rounds of a step.
     pub(super) rounds: u32,
+    /// Had all workers the same bits in every iteration?
+    pub(super) agreed: bool,
 }
 
 /// Adds up the time of each worker's `begin` and `resume` calls.
@@ -83,7 +86,7 @@ pub(super) fn measure(
     let (mut select, mut merge, mut slowest) = (Vec::new(), Vec::new(), Vec::new());
     let (mut streams, mut ratios) = (Vec::new(), Vec::new());
     let (mut rescans, mut rounds, mut nnz, mut error) = (0, 0, 0, None);
-    let mut busiest = Vec::new();
+    let (mut busiest, mut agreed) = (Vec::new(), true);
     let last = u64::from(args.warmup + iterations) - 1;
     for step in 0..=last {
         let mut watch = Stopwatch {
@@ -97,6 +100,9 @@ pub(super) fn measure(
         let workers = cluster.workers();
         let tallies: Vec<Tally> = workers.iter().map(Collective::tally).collect();
         let delivered = workers.first().map_or(0, |worker| worker.update().nnz());
+        agreed &= workers
+            .windows(2)
+            .all(|pair| same_bits(pair[0].update(), pair[1].update()));
         if step == last {
             error = relative_error(workers, &inputs, case.k);
         }
@@ -137,6 +143,7 @@ pub(super) fn measure(
         nnz: nnz as f64 / steps,
         relative_error: error,
         rounds,
+        agreed,
     })
 }
 

@@ -90,14 +90,7 @@ fn differences(a: Update<'_>, b: Update<'_>, len: usize) -> u64 {
         update.write_scaled(1.0, &mut dense);
         dense
     };
-    let same = match (a, b) {
-        (Update::Sparse(a), Update::Sparse(b)) => {
-            a.indices() == b.indices() && same_bits(a.values(), b.values())
-        }
-        (Update::Dense(a), Update::Dense(b)) => same_bits(a, b),
-        _ => false,
-    };
-    if same {
+    if same_bits(a, b) {
         return 0;
     }
     let (a, b) = (bits(a), bits(b));
@@ -107,8 +100,18 @@ fn differences(a: Update<'_>, b: Update<'_>, len: usize) -> u64 {
         .count() as u64
 }
 
-fn same_bits(a: &[f32], b: &[f32]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+/// Are two updates the same, bit for bit?
+pub(super) fn same_bits(a: Update<'_>, b: Update<'_>) -> bool {
+    let same = |a: &[f32], b: &[f32]| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+    };
+    match (a, b) {
+        (Update::Sparse(a), Update::Sparse(b)) => {
+            a.indices() == b.indices() && same(a.values(), b.values())
+        }
+        (Update::Dense(a), Update::Dense(b)) => same(a, b),
+        _ => false,
+    }
 }
 
 fn subtract(update: Update<'_>, balance: &mut [i64]) {

@@ -135,7 +135,9 @@ impl Row {
             exchange_ratio: alone.map(|alone| alone.transport_ms / alone.bare_ms.max(1e-9)),
             speedup_dense_f32: None,
             speedup_dense_bf16: None,
-            agreed: quality.is_none_or(|q| q.agreed) && timed.is_none_or(|t| t.disagreements == 0),
+            agreed: quality.is_none_or(|q| q.agreed)
+                && local.is_none_or(|l| l.agreed)
+                && timed.is_none_or(|t| t.disagreements == 0),
             conserved: quality.map(|q| q.conserved),
             wrong: quality.map(|q| q.wrong),
         }
