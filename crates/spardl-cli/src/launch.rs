@@ -150,6 +150,11 @@ fn forgotten_among(value: impl Fn(&str) -> Option<String>) -> Option<String> {
     ))
 }
 
+/// Is this process a rank that leaves the words to rank 0?
+pub(crate) fn is_silent() -> bool {
+    Launcher::detect().is_some_and(|launcher| launcher.is_silent())
+}
+
 /// Joins the MPI job when that is asked for; `None`: workers are threads.
 pub(crate) fn connect(choice: TransportChoice) -> anyhow::Result<Option<Job>> {
     let launcher = Launcher::detect();

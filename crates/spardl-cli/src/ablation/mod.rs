@@ -14,7 +14,7 @@ mod residuals;
 mod runner;
 mod teams;
 
-use crate::launch::Launcher;
+use crate::launch;
 use crate::output::{bad_request, print};
 use report::Report;
 
@@ -122,7 +122,7 @@ const ABLATIONS: &[Ablation] = &[
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // All ranks would print the same table.
-    if Launcher::detect().is_some_and(|launcher| launcher.is_silent()) {
+    if launch::is_silent() {
         return Ok(());
     }
     if args.name == "list" {

@@ -6,7 +6,7 @@ use spardl_train::store::Store;
 use toml::{Table, Value};
 
 use super::config::Config;
-use crate::launch::Launcher;
+use crate::launch;
 use crate::output::{bad_request, say};
 
 /// What decides which samples a step sees and what the parameters are: with another value the run would not be the same run.
@@ -49,7 +49,7 @@ pub(super) fn check(config: &Config, resume: bool) -> anyhow::Result<()> {
         return Ok(());
     };
     let now = Table::try_from(config)?;
-    let silent = Launcher::detect().is_some_and(|launcher| launcher.is_silent());
+    let silent = launch::is_silent();
     let same_workers = before.get("workers") == now.get("workers");
     for (name, before, now) in changes(&before, &now) {
         if FIXED.contains(&name) || (name == "batch-size" && same_workers) {
