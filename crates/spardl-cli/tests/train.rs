@@ -274,6 +274,21 @@ fn compare_puts_methods_side_by_side_and_saves_a_page() {
 }
 
 #[test]
+fn compare_refuses_what_it_could_not_tell_apart() {
+    let refused = |more: &[&str], expected: &str| {
+        let mut args = small(more);
+        args[0] = "compare";
+        let output = spardl(&args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {text}");
+        assert!(text.contains(expected), "{more:?}: {text}");
+    };
+    refused(&["--methods", "dense,spardl,dense"], "names dense twice");
+    refused(&["--methods", "dense", "--seeds", "3,3"], "names 3 twice");
+    refused(&["--target-accuracy", "90"], "90 % is 0.9");
+}
+
+#[test]
 fn the_published_examples_are_understood() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut seen = 0;

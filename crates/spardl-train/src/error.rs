@@ -34,6 +34,17 @@ pub enum TrainError {
         /// The workers.
         ranks: Vec<Rank>,
     },
+    /// So many steps in a row were dropped for that reason that the next ones will be too.
+    #[error(
+        "step {step}: the last {skipped} steps were all dropped, their losses or gradients were not finite: go back to a checkpoint \
+         and lower --lr or set --clip"
+    )]
+    PastMending {
+        /// The last of them.
+        step: u64,
+        /// How many.
+        skipped: u32,
+    },
     /// The replicas are no longer the same: a defect of the method, the engine or the machine.
     #[error(
         "step {step}: the parameters of {} differ from those of rank 0",

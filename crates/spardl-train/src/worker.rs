@@ -20,10 +20,13 @@ use crate::{Data, Model, Score, TrainError};
 /// Samples of a test batch; how they are cut has no influence on the score.
 const TEST_BATCH: usize = 100;
 
+/// Steps in a row that may be dropped: after more the parameters themselves must be past mending.
+const MOST_SKIPPED: u32 = 50;
+
 /// What to do when some worker's loss or gradient is not finite; the same on all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnNonFinite {
-    /// Drops the step on all workers and goes on.
+    /// Drops the step on all workers and goes on; ends the run when 50 steps in a row had to be dropped.
     Skip,
     /// Ends the run on all workers.
     #[default]
@@ -127,6 +130,8 @@ pub(crate) struct Worker<'a, T> {
     gradient: Vec<f32>,
     sampler: Sampler,
     pub(crate) position: Position,
+    /// Steps dropped since the last one that was not.
+    skipped: u32,
 }
 
 impl<'a, T: Transport> Worker<'a, T> {
@@ -168,6 +173,7 @@ impl<'a, T: Transport> Worker<'a, T> {
                 identical: true,
                 ..Position::default()
             },
+            skipped: 0,
         })
     }
 
@@ -225,6 +231,7 @@ impl<'a, T: Transport> Worker<'a, T> {
         self.position.step_of_epoch += 1;
         match reduced.skipped {
             None => {
+                self.skipped = 0;
                 self.position.score += score;
                 self.optimiser
                     .apply(&mut self.parameters, &self.gradient, lr as f32);
@@ -275,8 +282,13 @@ impl<'a, T: Transport> Worker<'a, T> {
             .map(|(rank, _)| rank)
             .collect();
         let error = TrainError::NonFinite { step, ranks };
+        self.skipped += 1;
         match self.run.settings.on_non_finite {
             OnNonFinite::Stop => Err(error),
+            OnNonFinite::Skip if self.skipped >= MOST_SKIPPED => Err(TrainError::PastMending {
+                step,
+                skipped: self.skipped,
+            }),
             OnNonFinite::Skip => {
                 if self.is_first() {
                     let text = error.to_string();

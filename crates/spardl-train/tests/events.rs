@@ -243,9 +243,11 @@ fn scalars_come_back_with_right_checksums() {
     }
     board.flush().unwrap();
     let events = read(board.path());
-    assert_eq!(events[0], Event::Version("brain.Event:2".to_owned()));
+    let version = Event::Version("brain.Event:2".to_owned());
+    // The start of a session at step 0 hides what an earlier run left in the directory.
+    assert_eq!(events[..2], [version, Event::Start(0)]);
     let scalars = scalars.map(|(tag, step, value)| Event::Scalar(tag.to_owned(), step, value));
-    assert_eq!(events[1..], scalars);
+    assert_eq!(events[2..], scalars);
 }
 
 #[test]

@@ -117,18 +117,37 @@ impl Plan {
             "all" => method::names("all")?,
             list => list.split(',').map(|name| name.trim().to_owned()).collect(),
         };
+        let seeds = match args.seeds.as_slice() {
+            [] => vec![config.seed],
+            seeds => seeds.to_vec(),
+        };
+        // Runs with the same name would be taken for one and write to one directory.
+        if let Some(twice) = repeated(&variants) {
+            return Err(bad_request(format!("--methods names {twice} twice")));
+        }
+        if let Some(twice) = repeated(&seeds) {
+            return Err(bad_request(format!("--seeds names {twice} twice")));
+        }
+        if let Some(target) = args.target_accuracy.filter(|x| !(0.0..=1.0).contains(x)) {
+            return Err(bad_request(format!(
+                "--target-accuracy {target} is not a part of all samples: 90 % is 0.9"
+            )));
+        }
         let variants = variants.iter().map(|label| Variant::parse(label));
         Ok(Self {
             variants: variants.collect::<anyhow::Result<_>>()?,
-            seeds: match args.seeds.as_slice() {
-                [] => vec![config.seed],
-                seeds => seeds.to_vec(),
-            },
+            seeds,
             target: args.target_accuracy,
             link: args.link,
             out: args.train.out.clone(),
         })
     }
+}
+
+/// The first value that is there twice.
+fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
+    let mut rest = values.iter().enumerate();
+    rest.find_map(|(place, value)| values[..place].contains(value).then_some(value))
 }
 
 impl Variant {

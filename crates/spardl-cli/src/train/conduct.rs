@@ -12,7 +12,7 @@ use spardl_train::{Batch, Data, Model, Run, Score, Settings, TrainError, data, t
 
 use super::config::Config;
 use super::past;
-use crate::job::Job;
+use crate::job::{Job, neighbours};
 use crate::memory::{available, gigabytes};
 use crate::output::bad_request;
 
@@ -73,14 +73,13 @@ impl Conductor {
     /// Trains; `None` on ranks that have nothing to show.
     pub(crate) fn train(
         &self,
-        job: Option<&mut Job>,
+        mut job: Option<&mut Job>,
         watch: &mut (dyn Watch + Send),
     ) -> anyhow::Result<Option<Summary>> {
         let layout = spardl_burn::layout(&self.config.dnn, &self.data.task).map_err(bad_request)?;
-        let here = if job.is_some() {
-            1
-        } else {
-            self.config.workers.unwrap_or(4)
+        let here = match job.as_deref_mut() {
+            Some(job) => neighbours(job)?,
+            None => self.config.workers.unwrap_or(4),
         };
         fits(layout.len().into(), here.into(), available())?;
         let Some(job) = job else {

@@ -20,11 +20,24 @@ pub struct TensorBoard {
 }
 
 impl TensorBoard {
-    /// A new event file in `dir`, which is made when missing.
+    /// A new event file in `dir`, which is made when missing. TensorBoard shows nothing of older files beside it.
     ///
     /// # Errors
     /// When the disk says no.
     pub fn create(dir: &Path) -> Result<Self, EventsError> {
+        Self::begin(dir, 0)
+    }
+
+    /// Goes on after the checkpoint of `step`, in a new file: TensorBoard drops what older files say about later steps.
+    ///
+    /// # Errors
+    /// When the disk says no.
+    pub fn resume(dir: &Path, step: u64) -> Result<Self, EventsError> {
+        Self::begin(dir, step.saturating_add(1))
+    }
+
+    /// A new file that replaces what older ones say from step `first` on.
+    fn begin(dir: &Path, first: u64) -> Result<Self, EventsError> {
         disk::create_dir(dir)?;
         let now = seconds();
         let (path, file) =
@@ -35,19 +48,9 @@ impl TensorBoard {
         let mut event = Message::event(now, 0);
         event.bytes(FILE_VERSION, b"brain.Event:2");
         board.write(&event)?;
-        board.flush()?;
-        Ok(board)
-    }
-
-    /// Goes on after the checkpoint of `step`, in a new file: TensorBoard drops what older files say about later steps.
-    ///
-    /// # Errors
-    /// When the disk says no.
-    pub fn resume(dir: &Path, step: u64) -> Result<Self, EventsError> {
-        let mut board = Self::create(dir)?;
         let mut session = Message::default();
         session.varint(STATUS, START);
-        let mut event = Message::event(seconds(), step.saturating_add(1));
+        let mut event = Message::event(now, first);
         event.bytes(SESSION_LOG, &session.0);
         board.write(&event)?;
         board.flush()?;

@@ -217,6 +217,33 @@ fn a_loss_of_nan_on_one_worker_is_skipped_by_all_when_so_set() {
 }
 
 #[test]
+fn a_model_that_only_gives_nan_is_given_up_on() {
+    let data = images();
+    let settings = Settings {
+        on_non_finite: OnNonFinite::Skip,
+        epochs: 10,
+        max_steps: None,
+        ..settings()
+    };
+    let ended = train_models(2, "spardl", &settings, &data, |model| {
+        model.set_parameters(&vec![f32::NAN; model.weights().len()]);
+    });
+    for worker in ended {
+        let error = worker.summary.expect_err("given up on");
+        assert!(
+            matches!(
+                error,
+                TrainError::PastMending {
+                    step: 50,
+                    skipped: 50
+                }
+            ),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn replicas_that_differ_are_found_out() {
     let data = images();
     let ended = train_models(3, "dense", &settings(), &data, |model| {
