@@ -56,6 +56,15 @@ pub enum TrainError {
         /// The workers.
         ranks: Vec<Rank>,
     },
+    /// Some workers have other data than rank 0.
+    #[error(
+        "the data of {} is not that of rank 0: all must read the same files",
+        name(ranks)
+    )]
+    OtherData {
+        /// The workers.
+        ranks: Vec<Rank>,
+    },
     /// There is nothing to go on from.
     #[error("no usable checkpoint in {dir}: start without --resume")]
     NoCheckpoint {

@@ -12,7 +12,7 @@
 //! | [`schedule`] | learning rate and density over time |
 //! | [`buckets`], [`synchroniser`] | the gradient in pieces, reduced with all workers |
 //! | [`worker`] | the loop of one worker, over any transport |
-//! | [`checkpoint`] | what is saved and how a run goes on |
+//! | [`checkpoint`] | what is saved, and from where a run goes on |
 //! | [`record`] | what is known of a run |
 //! | [`store`] | checkpoints on disk |
 //! | [`events`] | what a run writes while it goes |
@@ -29,7 +29,9 @@ mod error;
 pub mod events;
 pub mod model;
 pub mod optimiser;
+mod origin;
 pub mod record;
+mod resume;
 pub mod schedule;
 pub mod store;
 pub mod synchroniser;

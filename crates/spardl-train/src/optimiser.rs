@@ -71,6 +71,11 @@ impl Optimiser {
         self.options.momentum_correction
     }
 
+    /// Does momentum stop where mass was delivered?
+    pub fn masks(&self) -> bool {
+        self.options.momentum_correction && self.options.factor_masking && !self.velocity.is_empty()
+    }
+
     /// The velocity; empty without momentum.
     pub fn velocity(&self) -> &[f32] {
         &self.velocity
@@ -145,10 +150,7 @@ impl Optimiser {
     /// Factor masking: stops the momentum of the elements at `offset + index` that were delivered whole; before
     /// [`Optimiser::apply`].
     pub fn mask(&mut self, offset: usize, delivered: impl Iterator<Item = usize>) {
-        if self.options.momentum_correction
-            && self.options.factor_masking
-            && !self.velocity.is_empty()
-        {
+        if self.masks() {
             for index in delivered {
                 self.next[offset + index] = 0.0;
             }

@@ -1,6 +1,6 @@
 //! What is known of a run: per step, per epoch, at the end.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::events::EventsError;
 
@@ -11,7 +11,10 @@ pub struct StepRecord {
     pub step: u64,
     /// The position in epochs.
     pub epoch: f64,
+    /// Samples of all workers.
+    pub samples: u64,
     /// The mean loss of rank 0's batch.
+    #[serde(deserialize_with = "or_nan")]
     pub loss: f64,
     /// The learning rate.
     pub lr: f64,
@@ -40,6 +43,11 @@ pub struct StepRecord {
     pub skipped: Option<String>,
 }
 
+/// JSON has no word for NaN and infinities: they are written as `null`.
+fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
 /// One epoch of all workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EpochRecord {
@@ -48,8 +56,10 @@ pub struct EpochRecord {
     /// Steps done.
     pub step: u64,
     /// The mean loss over the samples of the epoch, before each step.
+    #[serde(deserialize_with = "or_nan")]
     pub train_loss: f64,
     /// The accuracy over the same samples.
+    #[serde(deserialize_with = "or_nan")]
     pub train_accuracy: f64,
     /// The mean loss on the test set.
     pub test_loss: Option<f64>,
@@ -58,6 +68,7 @@ pub struct EpochRecord {
     /// Seconds of training since the start, without evaluation and checkpoints.
     pub seconds: f64,
     /// Samples of all workers per second in this epoch.
+    #[serde(deserialize_with = "or_nan")]
     pub samples_per_second: f64,
     /// Sums over the steps of the epoch, on rank 0.
     pub totals: Totals,
@@ -70,6 +81,8 @@ pub struct EpochRecord {
 pub struct Totals {
     /// Steps.
     pub steps: u64,
+    /// Samples of all workers.
+    pub samples: u64,
     /// Steps that were dropped.
     pub skipped: u64,
     /// The sum of the densities of the updates.
@@ -96,6 +109,7 @@ impl Totals {
     /// Adds a step.
     pub fn add(&mut self, step: &StepRecord) {
         self.steps += 1;
+        self.samples += step.samples;
         self.skipped += u64::from(step.skipped.is_some());
         self.density += step.density;
         self.bytes_sent += step.bytes_sent;
@@ -117,6 +131,7 @@ impl Totals {
 impl std::ops::AddAssign for Totals {
     fn add_assign(&mut self, other: Self) {
         self.steps += other.steps;
+        self.samples += other.samples;
         self.skipped += other.skipped;
         self.density += other.density;
         self.bytes_sent += other.bytes_sent;
@@ -175,13 +190,26 @@ impl Summary {
     }
 }
 
+/// Where a run begins or goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// Epochs of the whole run.
+    pub epochs: u32,
+    /// Steps of an epoch.
+    pub steps_per_epoch: u64,
+    /// Steps done before.
+    pub done: u64,
+    /// The epochs done before.
+    pub past: &'a [EpochRecord],
+}
+
 /// Someone who watches a run, on rank 0.
 pub trait Watch {
-    /// A run of that many epochs and steps per epoch begins, or goes on after `done` steps.
+    /// A run begins, or goes on.
     ///
     /// # Errors
     /// When it cannot be written down; the run ends then.
-    fn begin(&mut self, epochs: u32, steps_per_epoch: u64, done: u64) -> Result<(), EventsError>;
+    fn begin(&mut self, start: &Start<'_>) -> Result<(), EventsError>;
 
     /// A step is done.
     ///
@@ -204,7 +232,7 @@ pub trait Watch {
 pub struct Unwatched;
 
 impl Watch for Unwatched {
-    fn begin(&mut self, _: u32, _: u64, _: u64) -> Result<(), EventsError> {
+    fn begin(&mut self, _start: &Start<'_>) -> Result<(), EventsError> {
         Ok(())
     }
 
@@ -217,4 +245,22 @@ impl Watch for Unwatched {
     }
 
     fn note(&mut self, _line: &str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_whose_steps_were_all_dropped_comes_back() {
+        let record = EpochRecord {
+            epoch: 3,
+            train_loss: f64::NAN,
+            train_accuracy: f64::NAN,
+            ..EpochRecord::default()
+        };
+        let text = serde_json::to_string(&record).expect("JSON");
+        let back: EpochRecord = serde_json::from_str(&text).expect("the same");
+        assert!(back.epoch == 3 && back.train_loss.is_nan() && back.train_accuracy.is_nan());
+    }
 }

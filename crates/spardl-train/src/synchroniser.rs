@@ -27,7 +27,7 @@ pub struct Synchroniser<'a, T> {
     /// Only empty while the transport moves from one driver to the next.
     driver: Option<Driver<T>>,
     warming_up: bool,
-    /// Steps done with the method: methods count from where they begin.
+    /// Steps done with the method in use: methods count from where they begin.
     steps: u64,
 }
 
@@ -74,7 +74,7 @@ impl<'a, T: Transport> Synchroniser<'a, T> {
         self.warming_up
     }
 
-    /// Steps done with the method.
+    /// Steps done with the method in use, which is dense during the warm-up.
     pub const fn steps(&self) -> u64 {
         self.steps
     }
@@ -89,7 +89,20 @@ impl<'a, T: Transport> Synchroniser<'a, T> {
             self.driver = Some(drive(transport, self.plan.method, &self.plan)?);
         }
         self.warming_up = false;
+        self.steps = 0;
         Ok(())
+    }
+
+    /// What the next reduction starts from: the gradient plus what waits in the residual.
+    pub fn accumulate(&self, gradient: &[f32], sum: &mut Vec<f32>) {
+        sum.clear();
+        sum.extend_from_slice(gradient);
+        for (bucket, collective) in self.plan.buckets.iter().zip(self.driver().collectives()) {
+            let place = sum[bucket.range.clone()].iter_mut();
+            place
+                .zip(collective.residual())
+                .for_each(|(sum, waits)| *sum += waits);
+        }
     }
 
     /// Replaces the gradient by the mean update of all workers; `delivered` is told, for each bucket, where it begins, what was

@@ -10,9 +10,9 @@ use spardl_drive::Transport;
 
 use crate::buckets;
 use crate::checkpoint::Checkpoints;
-use crate::data::{Prefetch, Prepared, Sampler, share};
+use crate::data::{Fingerprint, Prefetch, Prepared, Sampler, share};
 use crate::optimiser::{self, Optimiser};
-use crate::record::{EpochRecord, StepRecord, Summary, Totals, Watch};
+use crate::record::{EpochRecord, Start, StepRecord, Summary, Totals, Watch};
 use crate::schedule::{Density, LearningRate};
 use crate::synchroniser::{Plan, Reduced, Synchroniser};
 use crate::{Data, Model, Score, TrainError};
@@ -22,6 +22,9 @@ const TEST_BATCH: usize = 100;
 
 /// Steps in a row that may be dropped: after more the parameters themselves must be past mending.
 const MOST_SKIPPED: u32 = 50;
+
+/// What stays of a delivered element because its value was rounded to bf16, one or more times, is below this part of it.
+const ROUNDING: f32 = 1.0 / 64.0;
 
 /// What to do when some worker's loss or gradient is not finite; the same on all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +95,7 @@ pub fn train<T: Transport>(
     watch: &mut dyn Watch,
 ) -> Result<Summary, TrainError> {
     let mut worker = Worker::new(run, model, transport, watch)?;
+    worker.compare_data()?;
     worker.resume()?;
     worker.run()?;
     Ok(worker.summary())
@@ -128,6 +132,9 @@ pub(crate) struct Worker<'a, T> {
     pub(crate) optimiser: Optimiser,
     pub(crate) parameters: Vec<f32>,
     gradient: Vec<f32>,
+    /// With factor masking: residual plus gradient, before the reduction.
+    accumulated: Vec<f32>,
+    pub(crate) data: Fingerprint,
     sampler: Sampler,
     pub(crate) position: Position,
     /// Steps dropped since the last one that was not.
@@ -168,6 +175,8 @@ impl<'a, T: Transport> Worker<'a, T> {
             optimiser: Optimiser::new(settings.optimiser, len),
             parameters,
             gradient: vec![0.0; len],
+            accumulated: Vec::new(),
+            data: run.data.fingerprint()?,
             sampler,
             position: Position {
                 identical: true,
@@ -179,9 +188,13 @@ impl<'a, T: Transport> Worker<'a, T> {
 
     fn run(&mut self) -> Result<(), TrainError> {
         let epochs = self.run.settings.epochs;
-        let done = self.position.step;
         if self.is_first() {
-            self.watch.begin(epochs, self.steps_per_epoch(), done)?;
+            self.watch.begin(&Start {
+                epochs,
+                steps_per_epoch: self.sampler.steps() as u64,
+                done: self.position.step,
+                past: &self.position.epochs,
+            })?;
         }
         let start = (
             self.position.epoch as usize,
@@ -216,6 +229,11 @@ impl<'a, T: Transport> Worker<'a, T> {
             true => 1.0,
             false => settings.density.at(epoch),
         };
+        // A pass that ends in NaN may leave it in the running statistics too.
+        let buffers = match settings.on_non_finite {
+            OnNonFinite::Skip => self.model.buffers(),
+            OnNonFinite::Stop => Vec::new(),
+        };
         let score = self
             .model
             .gradient(&prepared.batch, prepared.seed, &mut self.gradient);
@@ -237,7 +255,10 @@ impl<'a, T: Transport> Worker<'a, T> {
                     .apply(&mut self.parameters, &self.gradient, lr as f32);
                 self.model.set_parameters(&self.parameters);
             }
-            Some(_) => self.skip(reduced.at_fault)?,
+            Some(_) => {
+                self.skip(reduced.at_fault)?;
+                self.model.set_buffers(&buffers);
+            }
         }
         if settings.verify {
             self.compare()?;
@@ -252,23 +273,36 @@ impl<'a, T: Transport> Worker<'a, T> {
     }
 
     fn reduce(&mut self, density: f64) -> Result<Reduced, TrainError> {
-        let optimiser = &mut self.optimiser;
-        let masked = |offset: usize, update: Update<'_>, residual: &[f32]| {
-            let waits = |index: usize| residual.get(index).is_some_and(|kept| *kept != 0.0);
+        let Self {
+            optimiser,
+            synchroniser,
+            gradient,
+            accumulated,
+            ..
+        } = self;
+        if !optimiser.masks() {
+            return Ok(synchroniser.reduce(gradient, density, |_, _, _| {})?);
+        }
+        synchroniser.accumulate(gradient, accumulated);
+        let mask = |offset: usize, update: Update<'_>, residual: &[f32]| {
+            // Without a residual nothing is held back, and momentum has nothing to be carried away by.
+            if residual.is_empty() {
+                return;
+            }
+            let before = &accumulated[offset..];
+            let delivered = |i: &usize| residual[*i].abs() <= ROUNDING * before[*i].abs();
             match update {
                 Update::Sparse(sparse) => {
                     let indices = sparse.iter().map(|(index, _)| index as usize);
-                    optimiser.mask(offset, indices.filter(|index| !waits(*index)));
+                    optimiser.mask(offset, indices.filter(delivered));
                 }
                 Update::Dense(dense) => {
-                    let delivered = (0..dense.len()).filter(|index| dense[*index] != 0.0);
-                    optimiser.mask(offset, delivered.filter(|index| !waits(*index)));
+                    let indices = (0..dense.len()).filter(|index| dense[*index] != 0.0);
+                    optimiser.mask(offset, indices.filter(delivered));
                 }
             }
         };
-        Ok(self
-            .synchroniser
-            .reduce(&mut self.gradient, density, masked)?)
+        Ok(synchroniser.reduce(gradient, density, mask)?)
     }
 
     /// All workers drop the step; who was it?
@@ -316,6 +350,7 @@ impl<'a, T: Transport> Worker<'a, T> {
         StepRecord {
             step: self.position.step,
             epoch: self.epoch_position(),
+            samples: self.run.settings.batch_size as u64 * workers,
             loss: score.mean_loss(),
             lr,
             density_target,
@@ -350,9 +385,6 @@ impl<'a, T: Transport> Worker<'a, T> {
             None
         };
         self.compare()?;
-        let samples = self.position.totals.steps
-            * settings.batch_size as u64
-            * u64::from(self.synchroniser.world().size());
         let took = self.position.seconds - self.position.epoch_began;
         let record = EpochRecord {
             epoch,
@@ -362,7 +394,7 @@ impl<'a, T: Transport> Worker<'a, T> {
             test_loss: test.map(|score| score.mean_loss()),
             test_accuracy: test.map(|score| score.accuracy()),
             seconds: self.position.seconds,
-            samples_per_second: samples as f64 / took,
+            samples_per_second: self.position.totals.samples as f64 / took,
             totals: self.position.totals,
             identical: self.position.identical,
         };
@@ -427,22 +459,33 @@ impl<'a, T: Transport> Worker<'a, T> {
         Ok(sum)
     }
 
+    /// Have all workers the same data?
+    fn compare_data(&mut self) -> Result<(), TrainError> {
+        let Fingerprint { train, test } = &self.data;
+        let ranks = self.unlike_first(format!("{train}{test}").as_bytes())?;
+        match ranks.is_empty() {
+            true => Ok(()),
+            false => Err(TrainError::OtherData { ranks }),
+        }
+    }
+
     /// Are all replicas the same?
     fn compare(&mut self) -> Result<(), TrainError> {
-        let hashes = self.synchroniser.gather(self.hash().as_bytes())?;
-        let differ = |(_, hash): &(Rank, &Vec<u8>)| **hash != hashes[0];
-        let ranks: Vec<Rank> = (0u32..)
-            .map(Rank::new)
-            .zip(&hashes)
-            .filter(differ)
-            .map(|(rank, _)| rank)
-            .collect();
+        let ranks = self.unlike_first(self.hash().as_bytes())?;
         self.position.identical &= ranks.is_empty();
-        if ranks.is_empty() {
-            return Ok(());
-        }
         let step = self.position.step;
-        Err(TrainError::Diverged { step, ranks })
+        match ranks.is_empty() {
+            true => Ok(()),
+            false => Err(TrainError::Diverged { step, ranks }),
+        }
+    }
+
+    /// The workers that do not say the same as rank 0.
+    fn unlike_first(&mut self, mine: &[u8]) -> Result<Vec<Rank>, TrainError> {
+        let all = self.synchroniser.gather(mine)?;
+        let ranks = (0u32..).map(Rank::new).zip(&all);
+        let unlike = ranks.filter(|(_, said)| **said != all[0]);
+        Ok(unlike.map(|(rank, _)| rank).collect())
     }
 
     fn hash(&self) -> blake3::Hash {
@@ -466,14 +509,6 @@ impl<'a, T: Transport> Worker<'a, T> {
 
     pub(crate) fn steps_per_epoch(&self) -> u64 {
         self.sampler.steps() as u64
-    }
-
-    /// The steps of an epoch with another number of workers.
-    pub(crate) fn steps_per_epoch_of(&self, workers: usize) -> Result<u64, TrainError> {
-        let settings = self.run.settings;
-        let (samples, batch) = (self.run.data.train.len(), settings.batch_size);
-        let sampler = Sampler::new(samples, workers, 0, batch, settings.seed)?;
-        Ok(sampler.steps() as u64)
     }
 
     fn epoch_position(&self) -> f64 {

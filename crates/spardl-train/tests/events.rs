@@ -62,7 +62,9 @@ fn a_resumed_log_has_every_step_once() {
     }
     lines.append(&serde_json::json!({ "epoch": 1 })).unwrap();
     drop(lines);
-    let mut lines = JsonLines::resume(&path, 3).unwrap();
+    let (mut lines, kept) = JsonLines::resume::<Value>(&path, 3).unwrap();
+    assert_eq!(kept.len(), 4);
+    assert_eq!(kept[2]["step"], 2);
     assert_eq!(steps(&path), [None, Some(1), Some(2), Some(3)]);
     lines.append(&step(4)).unwrap();
     assert_eq!(steps(&path), [None, Some(1), Some(2), Some(3), Some(4)]);
@@ -81,7 +83,8 @@ fn a_line_cut_short_by_a_stop_is_dropped() {
         b"\n[1]\n",
     ] {
         fs::write(&path, [b"{\"step\":1}\n", tail].concat()).unwrap();
-        let mut lines = JsonLines::resume(&path, 9).unwrap();
+        let (mut lines, kept) = JsonLines::resume::<Value>(&path, 9).unwrap();
+        assert_eq!(kept.len(), 1);
         lines.append(&step(2)).unwrap();
         assert_eq!(steps(&path), [Some(1), Some(2)], "{tail:?}");
     }
@@ -91,10 +94,9 @@ fn a_line_cut_short_by_a_stop_is_dropped() {
 fn a_run_without_a_log_starts_one_on_resume() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out/steps.jsonl");
-    JsonLines::resume(&path, 3)
-        .unwrap()
-        .append(&step(4))
-        .unwrap();
+    let (mut lines, kept) = JsonLines::resume::<Value>(&path, 3).unwrap();
+    assert!(kept.is_empty());
+    lines.append(&step(4)).unwrap();
     assert_eq!(steps(&path), [Some(4)]);
 }
 

@@ -61,11 +61,17 @@ fn two() -> (tempfile::TempDir, Store) {
     (dir, store)
 }
 
+/// The names of all files.
+fn all(checkpoint: &Checkpoint) -> Vec<String> {
+    let parts = checkpoint.manifest().parts().iter();
+    parts.map(|part| part.name.clone()).collect()
+}
+
 /// The step that a resume would take, and the words about those it would not.
 fn chosen(store: &Store) -> (Option<u64>, Vec<Damage>) {
     let mut refused = Vec::new();
-    for checkpoint in store.usable(Checkpoint::all).unwrap() {
-        match checkpoint {
+    for step in store.list().unwrap() {
+        match store.check(step, all) {
             Ok(checkpoint) => return (Some(checkpoint.step()), refused),
             Err(damage) => refused.push(damage),
         }
@@ -224,7 +230,7 @@ fn a_checkpoint_of_the_same_step_is_replaced() {
 fn a_flipped_bit_anywhere_is_found_and_the_older_one_used() {
     let (_dir, store) = two();
     let dir = store.open(20).unwrap().dir().to_owned();
-    let names = store.open(20).unwrap().all().into_iter();
+    let names = all(&store.open(20).unwrap()).into_iter();
     for name in names.chain([MANIFEST.to_owned()]) {
         let path = dir.join(&name);
         let size = fs::metadata(&path).unwrap().len() as usize;
@@ -244,7 +250,7 @@ fn a_flipped_bit_anywhere_is_found_and_the_older_one_used() {
 fn a_file_cut_short_or_missing_is_found_and_the_older_one_used() {
     let (_dir, store) = two();
     let dir = store.open(20).unwrap().dir().to_owned();
-    let names = store.open(20).unwrap().all().into_iter();
+    let names = all(&store.open(20).unwrap()).into_iter();
     for name in names.chain([MANIFEST.to_owned()]) {
         let path = dir.join(&name);
         let bytes = fs::read(&path).unwrap();
@@ -318,7 +324,9 @@ fn a_run_that_goes_back_keeps_what_it_publishes() {
     save(&store, 50);
     save(&store, 20);
     assert_eq!(store.list().unwrap(), [50, 20]);
-    store.discard_after(20).unwrap();
+    let aside = store.set_aside_after(20).unwrap();
+    assert_eq!(aside, [dir.path().join("step-000000050.damaged")]);
+    assert!(aside[0].join(MODEL).exists(), "not deleted");
     assert_eq!(store.list().unwrap(), [20]);
 }
 
@@ -361,7 +369,10 @@ fn an_empty_or_absent_directory_holds_no_checkpoints() {
     let store = Store::new(dir.path().join("not/there"), 3);
     assert_eq!(store.list().unwrap(), Vec::<u64>::new());
     assert_eq!(chosen(&store), (None, vec![]));
-    store.discard_after(0).unwrap();
+    assert_eq!(store.set_aside_after(0).unwrap(), Vec::<PathBuf>::new());
+    store.create().unwrap();
+    store.create().unwrap();
+    assert!(store.dir().is_dir());
 }
 
 fn values() -> impl Strategy<Value = (Vec<u32>, Vec<u64>)> {

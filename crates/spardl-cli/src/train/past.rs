@@ -1,7 +1,5 @@
 //! The checkpoints that are already there when a run starts.
 
-use std::fs;
-
 use spardl_train::store::Store;
 use toml::{Table, Value};
 
@@ -9,16 +7,9 @@ use super::config::Config;
 use crate::launch;
 use crate::output::{bad_request, say};
 
-/// What decides which samples a step sees and what the parameters are: with another value the run would not be the same run.
-const FIXED: [&str; 7] = [
-    "dnn",
-    "dataset",
-    "train-samples",
-    "length",
-    "vocabulary",
-    "tokens",
-    "seed",
-];
+/// What a run is: with another value it would be another one. The rest (which samples, whose shapes) is compared with what the
+/// checkpoint itself says when it is loaded.
+const FIXED: [&str; 4] = ["dnn", "dataset", "seed", "optimiser"];
 
 /// Where a run may be and what may still change; neither says what the result is.
 const PLACES: [&str; 4] = ["data-dir", "checkpoint-dir", "deadline", "device"];
@@ -29,10 +20,12 @@ pub(super) fn check(config: &Config, resume: bool) -> anyhow::Result<()> {
         return Ok(());
     };
     let shown = dir.display();
-    fs::create_dir_all(dir)
-        .map_err(|error| bad_request(format!("--checkpoint-dir {shown}: {error}")))?;
     let store = Store::new(dir, config.keep_last);
-    let Some(newest) = store.list().map_err(bad_request)?.first().copied() else {
+    store
+        .create()
+        .map_err(|error| bad_request(format!("--checkpoint-dir {shown}: {error}")))?;
+    let steps = store.list().map_err(bad_request)?;
+    let Some(newest) = steps.first() else {
         return Ok(());
     };
     if !resume {
@@ -41,8 +34,8 @@ pub(super) fn check(config: &Config, resume: bool) -> anyhow::Result<()> {
              name another directory"
         )));
     }
-    // A damaged one is dealt with where all workers look for one that is whole.
-    let Ok(checkpoint) = store.check(newest, |_| Vec::new()) else {
+    // The newest that can be read; a damaged one is dealt with where all workers look for one that is whole.
+    let Some(checkpoint) = steps.iter().find_map(|step| store.open(*step).ok()) else {
         return Ok(());
     };
     let Ok(before) = toml::from_str::<Table>(checkpoint.manifest().config()) else {
@@ -50,9 +43,8 @@ pub(super) fn check(config: &Config, resume: bool) -> anyhow::Result<()> {
     };
     let now = Table::try_from(config)?;
     let silent = launch::is_silent();
-    let same_workers = before.get("workers") == now.get("workers");
     for (name, before, now) in changes(&before, &now) {
-        if FIXED.contains(&name) || (name == "batch-size" && same_workers) {
+        if FIXED.contains(&name) {
             return Err(bad_request(format!(
                 "--resume: the run in {shown} has --{name} {before}, not {now}: give the same, or start another run in another directory"
             )));

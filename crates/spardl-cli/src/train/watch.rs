@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spardl_train::events::{EventsError, JsonLines, TensorBoard};
-use spardl_train::record::{EpochRecord, StepRecord, Totals, Watch};
+use spardl_train::record::{EpochRecord, Start, StepRecord, Totals, Watch};
 
 /// A bar on stderr while an epoch runs, a line after it; and the files in --out.
 pub(crate) struct Console {
     bar: ProgressBar,
     label: String,
     epochs: u32,
-    steps_per_epoch: u64,
+    /// Of training, at the last step of the curve.
     seconds: f64,
     curve: Vec<Point>,
     out: Option<Out>,
@@ -22,7 +22,7 @@ pub(crate) struct Console {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub(crate) step: u64,
-    /// Of training, since this process began.
+    /// Of training.
     pub(crate) seconds: f64,
     pub(crate) loss: f64,
 }
@@ -50,7 +50,6 @@ impl Console {
             bar,
             label: label.to_owned(),
             epochs: 0,
-            steps_per_epoch: 0,
             seconds: 0.0,
             curve: Vec::new(),
             out: out.map(|dir| Out {
@@ -65,6 +64,21 @@ impl Console {
         std::mem::take(&mut self.curve)
     }
 
+    /// Adds a step to the curve.
+    fn draw(&mut self, record: &StepRecord) {
+        let local = record.compute_ms + record.select_ms + record.merge_ms + record.apply_ms;
+        // The steps before a resume are drawn again from the first one on.
+        if record.step == 1 {
+            self.seconds = 0.0;
+        }
+        self.seconds += (local + record.wait_ms) / 1e3;
+        self.curve.push(Point {
+            step: record.step,
+            seconds: self.seconds,
+            loss: record.loss,
+        });
+    }
+
     /// A line that stays, on stderr.
     pub(crate) fn say(&self, line: &str) {
         let print = || crate::output::say(line);
@@ -73,30 +87,27 @@ impl Console {
 }
 
 impl Watch for Console {
-    fn begin(&mut self, epochs: u32, steps_per_epoch: u64, done: u64) -> Result<(), EventsError> {
-        self.epochs = epochs;
-        self.steps_per_epoch = steps_per_epoch;
-        self.bar.set_length(u64::from(epochs) * steps_per_epoch);
-        self.bar.set_position(done);
+    fn begin(&mut self, start: &Start<'_>) -> Result<(), EventsError> {
+        self.epochs = start.epochs;
+        let steps = u64::from(start.epochs) * start.steps_per_epoch;
+        self.bar.set_length(steps);
+        self.bar.set_position(start.done);
         self.bar.set_prefix(self.label.clone());
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(250));
         }
-        match &mut self.out {
-            Some(out) => out.open(done),
-            None => Ok(()),
-        }
+        self.seconds = start.past.last().map_or(0.0, |epoch| epoch.seconds);
+        let Some(out) = &mut self.out else {
+            return Ok(());
+        };
+        let before = out.open(start)?;
+        before.iter().for_each(|record| self.draw(record));
+        Ok(())
     }
 
     fn step(&mut self, record: &StepRecord) -> Result<(), EventsError> {
         self.bar.set_position(record.step);
-        let local = record.compute_ms + record.select_ms + record.merge_ms + record.apply_ms;
-        self.seconds += (local + record.wait_ms) / 1e3;
-        self.curve.push(Point {
-            step: record.step,
-            seconds: self.seconds,
-            loss: record.loss,
-        });
+        self.draw(record);
         self.bar.set_message(format!(
             "epoch {:.2}  loss {:.4}  lr {:.4}  density {:.4}",
             record.epoch, record.loss, record.lr, record.density
@@ -127,21 +138,32 @@ impl Drop for Console {
 }
 
 impl Out {
-    fn open(&mut self, done: u64) -> Result<(), EventsError> {
+    /// Opens the files, and gives the steps that an earlier part of the run wrote down.
+    fn open(&mut self, start: &Start<'_>) -> Result<Vec<StepRecord>, EventsError> {
         let (steps, epochs) = (self.dir.join("steps.jsonl"), self.dir.join("epochs.jsonl"));
-        self.writers = Some(match done {
-            0 => Writers {
-                steps: JsonLines::create(steps)?,
-                epochs: JsonLines::create(epochs)?,
-                board: TensorBoard::create(&self.dir)?,
-            },
-            done => Writers {
-                steps: JsonLines::resume(steps, done)?,
-                epochs: JsonLines::resume(epochs, done)?,
-                board: TensorBoard::resume(&self.dir, done)?,
-            },
+        // Rewritten: an epoch that a checkpoint was made at the end of is closed again.
+        let mut epochs = JsonLines::create(epochs)?;
+        start
+            .past
+            .iter()
+            .try_for_each(|record| epochs.append(record))?;
+        let (steps, before, board) = match start.done {
+            0 => (
+                JsonLines::create(steps)?,
+                Vec::new(),
+                TensorBoard::create(&self.dir)?,
+            ),
+            done => {
+                let (steps, before) = JsonLines::resume(steps, done)?;
+                (steps, before, TensorBoard::resume(&self.dir, done)?)
+            }
+        };
+        self.writers = Some(Writers {
+            steps,
+            epochs,
+            board,
         });
-        Ok(())
+        Ok(before)
     }
 }
 

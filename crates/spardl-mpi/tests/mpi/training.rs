@@ -7,9 +7,9 @@ use spardl_drive::{Transport, run_workers};
 use spardl_mpi::Mpi;
 use spardl_train::events::EventsError;
 use spardl_train::optimiser::{self, Rule};
-use spardl_train::record::{EpochRecord, StepRecord, Watch};
+use spardl_train::record::{EpochRecord, Start, StepRecord, Summary, Unwatched, Watch};
 use spardl_train::schedule::{Density, LearningRate};
-use spardl_train::{Data, OnNonFinite, Run, Settings, data, train};
+use spardl_train::{Data, OnNonFinite, Run, Settings, TrainError, data, train};
 
 use crate::launch::{Job, Link};
 use crate::softmax::Softmax;
@@ -42,10 +42,33 @@ pub(crate) fn rank() {
             println!("{method}");
         }
     }
+    // A loss of NaN on one rank ends the run on all of them, and all know whose it was.
+    let transport = mpi.transport().unwrap();
+    let mut model = Softmax::new(&data.task, transport.world().rank().get());
+    model.breaks = Some((1, 4));
+    let ended = run("spardl", transport, &data, &mut model, &mut Unwatched);
+    let error = ended.expect_err("stopped").to_string();
+    assert!(
+        error.starts_with("step 4: the loss or gradient of rank 1 is not finite"),
+        "{error}"
+    );
 }
 
 /// The bits of every loss, and the hash of the parameters at the end.
 fn losses(method: &str, transport: impl Transport, data: &Data) -> (Vec<u64>, String) {
+    let mut model = Softmax::new(&data.task, transport.world().rank().get());
+    let mut heard = Losses::default();
+    let summary = run(method, transport, data, &mut model, &mut heard).expect("ends well");
+    (heard.0, summary.hash)
+}
+
+fn run(
+    method: &str,
+    transport: impl Transport,
+    data: &Data,
+    model: &mut Softmax,
+    watch: &mut dyn Watch,
+) -> Result<Summary, TrainError> {
     let build = |name| registry::build(name, &Options::default()).expect("a method");
     let (method, dense) = (build(method), build("dense"));
     let settings = Settings {
@@ -78,17 +101,14 @@ fn losses(method: &str, transport: impl Transport, data: &Data) -> (Vec<u64>, St
         dense: &*dense,
         data,
     };
-    let mut model = Softmax::new(&data.task, transport.world().rank().get());
-    let mut heard = Losses::default();
-    let summary = train(&run, &mut model, transport, &mut heard).expect("ends well");
-    (heard.0, summary.hash)
+    train(&run, model, transport, watch)
 }
 
 #[derive(Default)]
 struct Losses(Vec<u64>);
 
 impl Watch for Losses {
-    fn begin(&mut self, _: u32, _: u64, _: u64) -> Result<(), EventsError> {
+    fn begin(&mut self, _: &Start<'_>) -> Result<(), EventsError> {
         Ok(())
     }
 

@@ -25,7 +25,7 @@ mod words;
 
 use std::sync::Arc;
 
-use crate::Batch;
+use crate::{Batch, Input};
 
 pub use error::DataError;
 pub use prefetch::{Prefetch, Prepared};
@@ -93,4 +93,42 @@ pub struct Data {
     pub test: Arc<dyn Dataset>,
     /// The mean loss that no model gets below, where it is known.
     pub floor: Option<f64>,
+}
+
+/// Hashes by which data is known again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Of the task and the samples to learn from.
+    pub train: String,
+    /// Of the samples to be tested on.
+    pub test: String,
+}
+
+/// Samples that a fingerprint looks at, spread over all.
+const LOOKED_AT: usize = 32;
+
+impl Data {
+    /// Hashes of the task, of how many samples there are, and of some of them: all workers must have the same.
+    ///
+    /// # Errors
+    /// As [`Dataset::batch`].
+    pub fn fingerprint(&self) -> Result<Fingerprint, DataError> {
+        let hash = |set: &dyn Dataset| -> Result<String, DataError> {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(format!("{:?} {}", self.task, set.len()).as_bytes());
+            let some = set.len().min(LOOKED_AT);
+            let samples: Vec<u32> = (0..some).map(|i| (i * set.len() / some) as u32).collect();
+            let batch = set.batch(&samples, None)?;
+            match &batch.input {
+                Input::Pixels(pixels) => hasher.update(bytemuck::cast_slice(pixels)),
+                Input::Tokens(tokens) => hasher.update(bytemuck::cast_slice(tokens)),
+            };
+            hasher.update(bytemuck::cast_slice(&batch.targets));
+            Ok(hasher.finalize().to_hex().to_string())
+        };
+        Ok(Fingerprint {
+            train: hash(&*self.train)?,
+            test: hash(&*self.test)?,
+        })
+    }
 }

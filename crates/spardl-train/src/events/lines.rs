@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::EventsError;
@@ -33,22 +34,26 @@ impl JsonLines {
         Ok(Self { path, file })
     }
 
-    /// Goes on with a file (or a new one) after the checkpoint of `step`: what was written about later steps is dropped.
+    /// Goes on with a file (or a new one) after the checkpoint of `step`: what was written about later steps is dropped. Gives the
+    /// records that are kept, but for lines that are none.
     ///
     /// Dropped are lines whose field `step` is greater, lines without one that come after such a line, and lines that are not
     /// whole. The file is replaced at once: stopped half way, it is as it was.
     ///
     /// # Errors
     /// When the disk says no.
-    pub fn resume(path: impl Into<PathBuf>, step: u64) -> Result<Self, EventsError> {
+    pub fn resume<R: DeserializeOwned>(
+        path: impl Into<PathBuf>,
+        step: u64,
+    ) -> Result<(Self, Vec<R>), EventsError> {
         let path = path.into();
         if !path.exists() {
-            return Self::create(path);
+            return Ok((Self::create(path)?, Vec::new()));
         }
-        truncate_after(&path, step)?;
+        let kept = truncate_after(&path, step)?;
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.map_err(|source| disk::error("append to", &path, source))?;
-        Ok(Self { path, file })
+        Ok((Self { path, file }, kept))
     }
 
     /// Adds a record. The system has it when this returns.
@@ -69,10 +74,11 @@ impl JsonLines {
     }
 }
 
-fn truncate_after(path: &Path, step: u64) -> Result<(), EventsError> {
+fn truncate_after<R: DeserializeOwned>(path: &Path, step: u64) -> Result<Vec<R>, EventsError> {
     let file = File::open(path).map_err(|source| disk::error("read", path, source))?;
     let mut lines = BufReader::new(file);
-    Ok(disk::replace_file(path, |to| {
+    let mut kept = Vec::new();
+    disk::replace_file(path, |to| {
         let mut line = Vec::new();
         let mut later = false;
         loop {
@@ -87,9 +93,11 @@ fn truncate_after(path: &Path, step: u64) -> Result<(), EventsError> {
             later |= of.is_some_and(|of| of > step);
             if whole && of.map_or(!later, |of| of <= step) {
                 to.write_all(&line)?;
+                kept.extend(serde_json::from_slice::<R>(&line));
             }
         }
-    })?)
+    })?;
+    Ok(kept)
 }
 
 /// All that is looked at when a file is cut.

@@ -46,12 +46,23 @@ pub enum Problem {
     /// It has the right length and other content.
     #[error("does not match its hash")]
     Hash,
+    /// Another version of spardl wrote it.
+    #[error("has format {0}, which this version of spardl does not read")]
+    Format(u32),
     /// It is whole but not what it should be.
     #[error("cannot be understood: {0}")]
     Content(String),
     /// The system could not read it.
     #[error("cannot be read: {0}")]
     Unreadable(String),
+}
+
+impl Damage {
+    /// Is it lost for good? Otherwise the file may be whole, and someone else, or a moment later, may read it.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        !matches!(self.problem, Problem::Unreadable(_) | Problem::Format(_))
+    }
 }
 
 impl Checkpoint {
@@ -62,7 +73,7 @@ impl Checkpoint {
     pub(super) fn open(dir: PathBuf, step: u64) -> Result<Self, Damage> {
         let manifest = fs::read(dir.join(MANIFEST))
             .map_err(Problem::from)
-            .and_then(|bytes| Manifest::from_bytes(&bytes, step).map_err(Problem::Content));
+            .and_then(|bytes| Manifest::from_bytes(&bytes, step));
         match manifest {
             Ok(manifest) => Ok(Self::new(dir, manifest)),
             Err(problem) => Err(Damage {
@@ -89,13 +100,6 @@ impl Checkpoint {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
-    }
-
-    /// All files.
-    #[must_use]
-    pub fn all(&self) -> Vec<String> {
-        let parts = self.manifest.parts().iter();
-        parts.map(|part| part.name.clone()).collect()
     }
 
     /// The files that `rank` of `workers` needs to go on: the model, and the old ranks that are `rank` modulo `workers` (its

@@ -46,10 +46,7 @@ pub(crate) fn replace_file(
     let partial = path.with_file_name(name);
     write_file(&partial, fill)?.map_err(|source| error("write", &partial, source))?;
     rename(&partial, path)?;
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
-        _ => sync_dir(Path::new(".")),
-    }
+    sync_parent(path)
 }
 
 pub(crate) fn create_dir(path: &Path) -> Result<(), StoreError> {
@@ -75,6 +72,14 @@ pub(super) fn sync_dir(path: &Path) -> Result<(), StoreError> {
         synced.map_err(|source| error("sync", path, source))?;
     }
     Ok(())
+}
+
+/// Waits until the name of `path` in its directory is on disk.
+pub(super) fn sync_parent(path: &Path) -> Result<(), StoreError> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+        _ => sync_dir(Path::new(".")),
+    }
 }
 
 struct Hashing {

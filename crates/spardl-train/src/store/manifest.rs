@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{About, MANIFEST, MODEL, rank_file};
+use super::{About, MANIFEST, MODEL, Problem, rank_file};
 
 /// Raised when old readers could misread new checkpoints.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// One file of a checkpoint, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,8 +120,9 @@ impl Manifest {
     }
 
     /// Reads what [`Manifest::to_text`] wrote for `step`.
-    pub(super) fn from_bytes(bytes: &[u8], step: u64) -> Result<Self, String> {
-        let changed = || "it does not match its own hash".to_owned();
+    pub(super) fn from_bytes(bytes: &[u8], step: u64) -> Result<Self, Problem> {
+        let changed = || Problem::Content("it does not match its own hash".to_owned());
+        let strange = |error: serde_json::Error| Problem::Content(error.to_string());
         let rest = bytes.strip_prefix(FIRST.as_bytes()).ok_or_else(changed)?;
         let (hash, rest) = rest.split_at_checked(HEX).ok_or_else(changed)?;
         let rest = rest.strip_prefix(b"\",").ok_or_else(changed)?;
@@ -129,16 +130,15 @@ impl Manifest {
             return Err(changed());
         }
         let text = [b"{", rest].concat();
-        let version: Version = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let version: Version = serde_json::from_slice(&text).map_err(strange)?;
         if version.format != VERSION {
-            let format = version.format;
-            return Err(format!("format {format}: this version reads {VERSION}"));
+            return Err(Problem::Format(version.format));
         }
-        let manifest: Self = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let manifest: Self = serde_json::from_slice(&text).map_err(strange)?;
         if manifest.step != step {
-            return Err(format!("it is of step {}", manifest.step));
+            return Err(Problem::Content(format!("it is of step {}", manifest.step)));
         }
-        manifest.check()?;
+        manifest.check().map_err(Problem::Content)?;
         Ok(manifest)
     }
 }

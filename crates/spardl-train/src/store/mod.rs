@@ -17,7 +17,7 @@
 //! 3. rank 0: [`Store::publish`] writes the manifest and renames the directory.
 //!
 //! So a directory without a leading dot is complete, whenever the power went. What happens to it afterwards (a bad disk, a
-//! copy that broke off) is found by size and hash when it is read, down to the last bit: see [`Store::usable`] and [`Damage`].
+//! copy that broke off) is found by size and hash when it is read, down to the last bit: see [`Store::check`] and [`Damage`].
 //! The directory must be one that all workers see.
 
 mod arrays;
@@ -108,6 +108,17 @@ impl Store {
         &self.dir
     }
 
+    /// Makes the directory of all checkpoints, on disk when this returns.
+    ///
+    /// # Errors
+    /// When the disk says no.
+    pub fn create(&self) -> Result<(), StoreError> {
+        let new = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+        let made: Vec<&Path> = self.dir.ancestors().take_while(new).collect();
+        disk::create_dir(&self.dir)?;
+        made.into_iter().try_for_each(disk::sync_parent)
+    }
+
     /// Rank 0: makes the directory into which all ranks write, anew when one was left behind.
     ///
     /// # Errors
@@ -145,7 +156,7 @@ impl Store {
     /// Rank 0: makes the checkpoint of `step` visible, all at once, then deletes what is no longer kept.
     ///
     /// A checkpoint of the same step is replaced; at no moment are both gone. Only earlier steps count as old: later ones stay
-    /// (see [`Store::discard_after`]).
+    /// (see [`Store::set_aside_after`]).
     ///
     /// # Errors
     /// When a part is missing or not there as announced, or the disk says no. Nothing is deleted then.
@@ -229,33 +240,33 @@ impl Store {
         Ok(checkpoint)
     }
 
-    /// All checkpoints, newest first, each checked ([`Store::check`]) when its turn comes: take the first that is `Ok`, say a
-    /// word about the others.
-    ///
-    /// # Errors
-    /// When the directory exists and cannot be read.
-    pub fn usable<N>(
-        &self,
-        needs: N,
-    ) -> Result<impl Iterator<Item = Result<Checkpoint, Damage>>, StoreError>
-    where
-        N: Fn(&Checkpoint) -> Vec<String>,
-    {
-        let steps = self.list()?;
-        Ok(steps.into_iter().map(move |step| self.check(step, &needs)))
-    }
-
-    /// Rank 0, when a run goes on from `step`: deletes checkpoints of later steps, which are damaged or no longer its past.
+    /// Rank 0, when a run goes on from `step`: renames the damaged checkpoints of later steps, so that they are in nobody's way
+    /// and what is whole in them can still be had. Gives their new places.
     ///
     /// # Errors
     /// When the disk says no.
-    pub fn discard_after(&self, step: u64) -> Result<(), StoreError> {
+    pub fn set_aside_after(&self, step: u64) -> Result<Vec<PathBuf>, StoreError> {
+        let mut places = Vec::new();
         for entry in self.entries()? {
-            if entry.step > step {
-                self.delete(&entry)?;
+            if entry.step <= step {
+                continue;
             }
+            if !matches!(entry.kind, Kind::Public) {
+                self.delete(&entry)?;
+                continue;
+            }
+            let public = self.public(entry.step);
+            let place = self
+                .dir
+                .join(format!("{}.{DAMAGED}", public_name(entry.step)));
+            disk::remove_dir(&place)?;
+            disk::rename(&public, &place)?;
+            places.push(place);
         }
-        Ok(())
+        if !places.is_empty() {
+            disk::sync_dir(&self.dir)?;
+        }
+        Ok(places)
     }
 
     /// Deletes what publishing `newest` made old, and what was left behind.
@@ -316,6 +327,8 @@ impl Store {
 const PARTIAL: &str = "partial";
 /// Made way for another one of the same step.
 const REPLACED: &str = "replaced";
+/// Found damaged when a run went on from an earlier one; left to people.
+const DAMAGED: &str = "damaged";
 /// Being deleted.
 const DELETED: &str = "deleted";
 

@@ -1,12 +1,15 @@
 //! What every run must hold to, whatever the method.
 
-use spardl_algos::registry;
+use spardl_algos::{Options, registry};
+use spardl_drive::{Transport, run_workers};
 use spardl_train::data::{Sampler, seed_for};
 use spardl_train::optimiser::Rule;
+use spardl_train::record::Unwatched;
 use spardl_train::schedule::Density;
-use spardl_train::{Data, Model, OnNonFinite, Settings, TrainError};
+use spardl_train::store::{Store, rank_file};
+use spardl_train::{Data, Model, OnNonFinite, Run, Settings, TrainError, data, train};
 
-use super::{Ended, images, settings, softmax::Softmax, train_all, train_models};
+use super::{Ended, images, saving, settings, softmax::Softmax, train_all, train_models};
 
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
@@ -214,6 +217,64 @@ fn a_loss_of_nan_on_one_worker_is_skipped_by_all_when_so_set() {
     assert!(skipped[3]);
     let note = "step 4: the loss or gradient of rank 2 is not finite: step dropped on all workers";
     assert_eq!(heard.notes, [note]);
+}
+
+#[test]
+fn momentum_is_masked_where_mass_was_delivered_and_nowhere_else() {
+    let data = images();
+    let stopped = |method: &str, masking, dense_epochs| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = Settings {
+            dense_epochs,
+            density: Density::constant(0.3),
+            checkpoints: saving(dir.path(), false),
+            ..settings()
+        };
+        settings.optimiser.momentum_correction = true;
+        settings.optimiser.factor_masking = masking;
+        train_all(2, method, &settings, &data);
+        let checkpoint = Store::new(dir.path(), 1).open(10).expect("the last step");
+        let mut arrays = checkpoint.read(&rank_file(0, 2)).expect("whole");
+        let velocity = arrays.take_f32("optimiser.velocity").expect("its own");
+        velocity.iter().filter(|v| **v == 0.0).count() as f64 / velocity.len() as f64
+    };
+    let (free, f32, bf16) = (
+        stopped("spardl", false, 0.0),
+        stopped("spardl", true, 0.0),
+        stopped("spardl-bf16", true, 0.0),
+    );
+    assert!(f32 > free + 0.1, "{free} to {f32}");
+    assert!((bf16 - f32).abs() < 0.05, "{f32} and {bf16}");
+    // Whole gradients hold nothing back: there is nothing to stop.
+    assert_eq!(stopped("spardl", true, 1.0), stopped("spardl", false, 1.0));
+    assert_eq!(stopped("dense", true, 0.0), stopped("dense", false, 0.0));
+}
+
+#[test]
+fn workers_with_other_data_are_found_out() {
+    let (data, settings) = (images(), settings());
+    let request = data::Request {
+        seed: 6,
+        train_samples: Some(320),
+        ..data::Request::default()
+    };
+    let other = data::open("synthetic", &request).expect("needs no files");
+    let method = registry::build("spardl", &Options::default()).expect("a method");
+    let ended = run_workers(3, |transport| {
+        let rank = Transport::world(&transport).rank().get();
+        let run = Run {
+            settings: &settings,
+            method: &*method,
+            dense: &*method,
+            data: if rank == 1 { &other } else { &data },
+        };
+        let mut model = Softmax::new(&data.task, rank);
+        train(&run, &mut model, transport, &mut Unwatched)
+    });
+    for result in ended.expect("no panic") {
+        let error = result.expect_err("found out").to_string();
+        assert!(error.contains("the data of rank 1 is not that"), "{error}");
+    }
 }
 
 #[test]

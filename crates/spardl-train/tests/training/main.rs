@@ -11,7 +11,7 @@ use spardl_drive::run_workers;
 use spardl_train::checkpoint::Checkpoints;
 use spardl_train::events::EventsError;
 use spardl_train::optimiser::{self, Rule};
-use spardl_train::record::{EpochRecord, StepRecord, Summary, Watch};
+use spardl_train::record::{EpochRecord, Start, StepRecord, Summary, Watch};
 use spardl_train::schedule::{Density, LearningRate};
 use spardl_train::{Data, OnNonFinite, Run, Settings, TrainError, data, train};
 
@@ -73,7 +73,7 @@ struct Heard {
 }
 
 impl Watch for Heard {
-    fn begin(&mut self, _: u32, _: u64, _: u64) -> Result<(), EventsError> {
+    fn begin(&mut self, _: &Start<'_>) -> Result<(), EventsError> {
         Ok(())
     }
 
