@@ -157,6 +157,18 @@ fn a_killed_run_goes_on_and_ends_as_if_it_had_not_been() {
 fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
     let cases: &[(&[&str], &str)] = &[
         (&["--dnn", "vgg17"], "unknown model vgg17"),
+        // The name is looked up before the data.
+        (
+            &[
+                "--dnn",
+                "vgg17",
+                "--dataset",
+                "mnist",
+                "--data-dir",
+                "/nonexistent",
+            ],
+            "unknown model vgg17",
+        ),
         (&["--dataset", "mnist"], "MNIST"),
         (
             &["--dataset", "mnist", "--data-dir", "/nonexistent"],

@@ -34,6 +34,8 @@ impl Conductor {
     /// Opens the data and builds the method.
     pub(crate) fn new(config: Config, resume: bool) -> anyhow::Result<Self> {
         let settings = config.settings(resume)?;
+        // A large data set takes minutes to open: a name with a typo is refused before.
+        spardl_burn::find(&config.dnn).map_err(bad_request)?;
         let method = config.algorithm(&config.method)?;
         let dense = config.algorithm("dense")?;
         let device = device(&config.device)?;
