@@ -286,6 +286,21 @@ fn compare_puts_methods_side_by_side_and_saves_a_page() {
 }
 
 #[test]
+fn only_dense_in_f32_is_what_others_are_compared_with() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().to_str().expect("text");
+    let mut args = small(&["--methods", "dense,spardl", "--value-type", "bf16"]);
+    args.extend(["--max-steps", "2", "--out", out]);
+    args[0] = "compare";
+    ends_well(&args);
+    let text = fs::read_to_string(dir.path().join("compare.json")).expect("rows");
+    let rows: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    let names: Vec<&Value> = rows.iter().map(|row| &row["method"]).collect();
+    assert_eq!(names, ["dense-bf16", "spardl-bf16"]);
+    assert!(rows.iter().all(|row| row["speedup"].is_null()), "{text}");
+}
+
+#[test]
 fn compare_refuses_what_it_could_not_tell_apart() {
     let refused = |more: &[&str], expected: &str| {
         let mut args = small(more);
@@ -296,6 +311,10 @@ fn compare_refuses_what_it_could_not_tell_apart() {
         assert!(text.contains(expected), "{more:?}: {text}");
     };
     refused(&["--methods", "dense,spardl,dense"], "names dense twice");
+    refused(
+        &["--methods", "dense,dense-bf16", "--value-type", "bf16"],
+        "names dense-bf16 twice",
+    );
     refused(&["--methods", "dense", "--seeds", "3,3"], "names 3 twice");
     refused(&["--target-accuracy", "90"], "90 % is 0.9");
 }

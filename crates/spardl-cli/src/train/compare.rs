@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use spardl_algos::registry;
+use spardl_core::ValueType;
 use spardl_train::record::Summary;
 
 use super::args::TrainArgs;
@@ -113,16 +115,24 @@ struct Variant {
 
 impl Plan {
     fn new(args: &CompareArgs, config: &Config) -> anyhow::Result<Self> {
-        let variants = match args.methods.as_str() {
+        let names = match args.methods.as_str() {
             "all" => method::names("all")?,
             list => list.split(',').map(|name| name.trim().to_owned()).collect(),
         };
+        let values = config.value_type()?;
+        let variants = names.iter().map(|name| Variant::parse(name, values));
+        let mut variants = variants.collect::<anyhow::Result<Vec<_>>>()?;
+        if args.methods == "all" {
+            // With bf16 values both dense ones are dense-bf16.
+            variants.dedup_by(|one, other| one.label == other.label);
+        }
         let seeds = match args.seeds.as_slice() {
             [] => vec![config.seed],
             seeds => seeds.to_vec(),
         };
         // Runs with the same name would be taken for one and write to one directory.
-        if let Some(twice) = repeated(&variants) {
+        let labels: Vec<&str> = variants.iter().map(|v| v.label.as_str()).collect();
+        if let Some(twice) = repeated(&labels) {
             return Err(bad_request(format!("--methods names {twice} twice")));
         }
         if let Some(twice) = repeated(&seeds) {
@@ -133,9 +143,8 @@ impl Plan {
                 "--target-accuracy {target} is not a part of all samples: 90 % is 0.9"
             )));
         }
-        let variants = variants.iter().map(|label| Variant::parse(label));
         Ok(Self {
-            variants: variants.collect::<anyhow::Result<_>>()?,
+            variants,
             seeds,
             target: args.target_accuracy,
             link: args.link,
@@ -151,20 +160,21 @@ fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
 }
 
 impl Variant {
-    /// `spardl`, `spardl@0.001`, `spardl/local`, `spardl@0.001/global-b`.
-    fn parse(label: &str) -> anyhow::Result<Self> {
-        let (rest, residual) = match label.split_once('/') {
+    /// `spardl`, `spardl@0.001`, `spardl/local`, `spardl@0.001/global-b`; the label says what it is: a bf16 method has -bf16.
+    fn parse(asked: &str, values: ValueType) -> anyhow::Result<Self> {
+        let (rest, residual) = match asked.split_once('/') {
             Some((rest, residual)) => (rest, Some(residual.to_owned())),
-            None => (label, None),
+            None => (asked, None),
         };
         let (name, density) = match rest.split_once('@') {
             Some((name, density)) => (name, Some(density.to_owned())),
             None => (rest, None),
         };
-        method::names(name)?;
+        registry::find(name).map_err(bad_request)?;
+        let method = method::full_name(name, values);
         Ok(Self {
-            label: label.to_owned(),
-            method: name.to_owned(),
+            label: format!("{method}{}", &asked[name.len()..]),
+            method,
             density,
             residual,
         })
@@ -274,4 +284,21 @@ fn save_rows(dir: &Path, rows: &[Row]) -> anyhow::Result<()> {
     fs::create_dir_all(dir)
         .and_then(|()| fs::write(&path, text))
         .with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_says_how_values_travel() {
+        let label = |asked: &str, values| Variant::parse(asked, values).expect("valid").label;
+        let (f32, bf16) = (ValueType::F32, ValueType::Bf16);
+        assert_eq!(label("dense", f32), "dense");
+        assert_eq!(label("dense-bf16", f32), "dense-bf16");
+        assert_eq!(label("dense", bf16), "dense-bf16");
+        assert_eq!(label("spardl-bf16", bf16), "spardl-bf16");
+        let both = label("spardl@0.05/local", bf16);
+        assert_eq!(both, "spardl-bf16@0.05/local");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use spardl_core::Algorithm;
+use spardl_core::{Algorithm, ValueType};
 use spardl_train::checkpoint::Checkpoints;
 use spardl_train::data::{Level, Objective, Request};
 use spardl_train::optimiser::{self, Rule};
@@ -15,7 +15,7 @@ use spardl_train::{OnNonFinite, Settings, buckets};
 
 use super::args::TrainArgs;
 use crate::job;
-use crate::method::MethodArgs;
+use crate::method::{self, MethodArgs};
 use crate::output::bad_request;
 
 /// Everything that decides the result of a run. Saved beside it, it can be given to --config.
@@ -220,11 +220,21 @@ impl Config {
             teams: self.teams,
             sag: self.sag.parse().map_err(bad_request)?,
             residual: self.residual.parse().map_err(bad_request)?,
-            value_type: self.value_type.parse().map_err(bad_request)?,
+            value_type: self.value_type()?,
             raw_indices: false,
             set: self.set.clone(),
         };
         args.build(name)
+    }
+
+    /// How values travel, unless the name of the method says it.
+    pub(crate) fn value_type(&self) -> anyhow::Result<ValueType> {
+        self.value_type.parse().map_err(bad_request)
+    }
+
+    /// The name of the method, with how its values travel.
+    pub(crate) fn method_name(&self) -> anyhow::Result<String> {
+        Ok(method::full_name(&self.method, self.value_type()?))
     }
 
     /// The loop's settings.

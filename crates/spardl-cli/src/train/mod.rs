@@ -105,17 +105,18 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
         ));
         save_config(out, &text)?;
     }
-    let mut console = Console::new(&conductor.config.method, out);
+    let name = conductor.config.method_name()?;
+    let mut console = Console::new(&name, out);
     let Some(summary) = conductor.train(job.take(), &mut console)? else {
         return Ok(());
     };
     let curve = console.into_curve();
-    let rows = [Row::new(&conductor.config.method, &[&summary])];
+    let rows = [Row::new(&name, &[&summary])];
     print(&table::text(&rows, None))?;
     if let Some(dir) = out {
         save_summary(dir, &summary)?;
         let runs = [report::Run {
-            name: conductor.config.method.clone(),
+            name,
             summary: &summary,
             curve: &curve,
         }];
