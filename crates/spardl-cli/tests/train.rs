@@ -107,6 +107,22 @@ fn a_run_ends_with_a_table_and_leaves_its_files() {
 }
 
 #[test]
+fn the_warm_up_is_the_same_however_the_method_s_values_travel() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let hash = |name: &str, method: &[&str]| {
+        let out = dir.path().join(name);
+        let more = ["--warmup-epochs", "1", "--out", out.to_str().expect("text")];
+        let output = ends_well(&small(&[method, &more[..]].concat()));
+        let table = String::from_utf8(output.stdout).expect("text");
+        let row = table.lines().last().unwrap_or_default();
+        assert!(row.starts_with("spardl-bf16 "), "{table}");
+        summary(&out)["hash"].clone()
+    };
+    let by_option = hash("option", &["--method", "spardl", "--value-type", "bf16"]);
+    assert_eq!(by_option, hash("name", &["--method", "spardl-bf16"]));
+}
+
+#[test]
 fn a_killed_run_goes_on_and_ends_as_if_it_had_not_been() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
