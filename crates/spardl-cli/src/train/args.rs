@@ -146,7 +146,7 @@ pub(crate) struct TrainArgs {
     /// Momentum [default: 0.9].
     #[arg(long, value_name = "X", help_heading = "Optimiser")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) momentum: Option<f32>,
+    pub(crate) momentum: Option<f64>,
     /// Nesterov's form of momentum.
     #[arg(long, help_heading = "Optimiser", num_args = 0..=1, default_missing_value = "true", value_name = "true|false", require_equals = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,7 +154,7 @@ pub(crate) struct TrainArgs {
     /// Weight decay [default: 0.0001].
     #[arg(long, value_name = "X", help_heading = "Optimiser")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) weight_decay: Option<f32>,
+    pub(crate) weight_decay: Option<f64>,
     /// Where the learning rate comes in: sgd (after the reduction: SparDL, ExDyna) or ok-topk (inside the residual) [default: sgd].
     #[arg(long, value_name = "sgd|ok-topk", help_heading = "Optimiser")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +170,7 @@ pub(crate) struct TrainArgs {
     /// The longest a worker's gradient may be (L2 norm).
     #[arg(long, value_name = "X", help_heading = "Optimiser")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) clip: Option<f32>,
+    pub(crate) clip: Option<f64>,
 
     /// Epochs from test to test; 0: only at the end [default: 1].
     #[arg(long, value_name = "N", help_heading = "Run")]

@@ -49,13 +49,13 @@ pub(crate) struct Config {
     pub(crate) lr_warmup_epochs: Option<f64>,
     pub(crate) lr_steps: Option<Vec<f64>>,
     pub(crate) lr_factor: f64,
-    pub(crate) momentum: f32,
+    pub(crate) momentum: f64,
     pub(crate) nesterov: bool,
-    pub(crate) weight_decay: f32,
+    pub(crate) weight_decay: f64,
     pub(crate) optimiser: String,
     pub(crate) momentum_correction: bool,
     pub(crate) factor_masking: bool,
-    pub(crate) clip: Option<f32>,
+    pub(crate) clip: Option<f64>,
     pub(crate) eval_every: u32,
     pub(crate) verify: bool,
     pub(crate) on_non_finite: String,
@@ -269,14 +269,6 @@ impl Config {
         if self.factor_masking && !self.momentum_correction {
             return Err(bad_request("--factor-masking needs --momentum-correction"));
         }
-        if self.nesterov && self.momentum == 0.0 {
-            return Err(bad_request("--nesterov needs a --momentum above zero"));
-        }
-        if self.momentum_correction && self.momentum == 0.0 {
-            return Err(bad_request(
-                "--momentum-correction needs a --momentum above zero",
-            ));
-        }
         Ok(Settings {
             batch_size: self.batch_size as usize,
             epochs: self.max_epochs,
@@ -318,24 +310,31 @@ impl Config {
     }
 
     fn optimiser(&self) -> anyhow::Result<optimiser::Options> {
-        let in_range = |name: &str, value: f32| match (0.0..1.0).contains(&value) {
-            true => Ok(value),
-            false => Err(bad_request(format!(
+        // A configuration has what was asked for to all digits; what counts is the f32 that the optimiser makes of it.
+        let in_range = |name: &str, value: f64| match value as f32 {
+            single if (0.0..1.0).contains(&single) => Ok(single),
+            _ => Err(bad_request(format!(
                 "--{name} {value} is not from 0 to below 1"
             ))),
         };
         let rules = [("sgd", Rule::Sgd), ("ok-topk", Rule::OkTopk)];
         let rule = one_of("optimiser", &self.optimiser, &rules)?;
         let momentum = in_range("momentum", self.momentum)?;
+        if self.nesterov && momentum == 0.0 {
+            return Err(bad_request("--nesterov needs a --momentum above zero"));
+        }
+        if self.momentum_correction && momentum == 0.0 {
+            return Err(bad_request(
+                "--momentum-correction needs a --momentum above zero",
+            ));
+        }
         if rule == Rule::OkTopk && momentum != 0.0 && !self.momentum_correction {
             return Err(bad_request(
                 "--optimiser ok-topk has no momentum after the reduction: set --momentum 0 or --momentum-correction",
             ));
         }
-        if self
-            .clip
-            .is_some_and(|clip| !(clip.is_finite() && clip > 0.0))
-        {
+        let clip = self.clip.map(|clip| clip as f32);
+        if clip.is_some_and(|clip| !(clip.is_finite() && clip > 0.0)) {
             return Err(bad_request("--clip must be above zero"));
         }
         Ok(optimiser::Options {
@@ -345,7 +344,7 @@ impl Config {
             weight_decay: in_range("weight-decay", self.weight_decay)?,
             momentum_correction: self.momentum_correction,
             factor_masking: self.factor_masking,
-            clip: self.clip,
+            clip,
         })
     }
 }
@@ -442,6 +441,19 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_saved_as_they_were_given() {
+        let config = Config::default();
+        let text = config.to_toml().expect("text");
+        for line in ["momentum = 0.9", "weight-decay = 0.0001"] {
+            assert!(text.lines().any(|saved| saved == line), "{text}");
+        }
+        let table = toml::Table::try_from(&config).expect("a table");
+        assert_eq!(table["momentum"].as_float(), Some(0.9));
+        let options = config.optimiser().expect("valid");
+        assert_eq!((options.momentum, options.weight_decay), (0.9, 1e-4));
+    }
+
+    #[test]
     fn as_published_a_compressor_needs_compression() {
         let resolve = |compression, compressor: Option<&str>, method: Option<&str>| {
             let args = TrainArgs {
@@ -472,6 +484,8 @@ mod tests {
         assert!(refuse(|c| c.on_non_finite = "hope".to_owned()).contains("stop, skip"));
         assert!(refuse(|c| c.optimiser = "ok-topk".to_owned()).contains("--momentum 0"));
         assert!(refuse(|c| c.clip = Some(0.0)).contains("--clip"));
+        assert!(refuse(|c| c.clip = Some(1e-60)).contains("--clip"));
+        assert!(refuse(|c| c.momentum = 0.999_999_999_999).contains("--momentum"));
         let error = Config::default().settings(true).expect_err("no directory");
         assert!(error.to_string().contains("--checkpoint-dir"));
     }
