@@ -278,6 +278,8 @@ fn compare_puts_methods_side_by_side_and_saves_a_page() {
         "dense,spardl@0.05,spardl/local",
         "--seeds",
         "1,2",
+        "--link-gbits",
+        "25",
         "--out",
         out,
     ]);
@@ -299,6 +301,8 @@ fn compare_puts_methods_side_by_side_and_saves_a_page() {
     assert!(rows[1]["bytes_to_dense"].as_f64() > rows[2]["bytes_to_dense"].as_f64());
     let page = fs::read_to_string(dir.path().join("report.html")).expect("a page");
     assert!(page.contains("spardl/local"));
+    let link = "speed-up at 25 Gbit/s";
+    assert!(table.contains(link) && page.contains(link), "{table}");
 }
 
 #[test]

@@ -252,12 +252,12 @@ fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
             .filter(|run| run.label == variant.label)
             .map(|run| &run.summary)
             .collect();
-        rows.push(Row::on(&variant.label, &runs, plan.link, plan.target));
+        rows.push(Row::new(&variant.label, &runs, plan.link, plan.target));
     }
     if let Some(dense) = rows.iter().find(|row| row.method == "dense").cloned() {
         rows.iter_mut().for_each(|row| row.compare(&dense));
     }
-    print(&table::text(&rows, Some(&plan.link)))?;
+    print(&table::text(&rows, plan.link))?;
     let Some(dir) = &plan.out else {
         return Ok(());
     };
@@ -273,7 +273,8 @@ fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
             });
         }
     }
-    report::save(dir, "spardl compare", &base.to_toml()?, &curves, &rows)?;
+    let text = base.to_toml()?;
+    report::save(dir, "spardl compare", &text, &curves, &rows, plan.link)?;
     say(&format!("written to {}", dir.display()));
     Ok(())
 }

@@ -26,6 +26,7 @@ use crate::launch::{self, Launcher, TransportChoice};
 use crate::output::{bad_request, print, say};
 use conduct::Conductor;
 use config::Config;
+use link::Link;
 use table::Row;
 use watch::Console;
 
@@ -111,8 +112,9 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
         return Ok(());
     };
     let curve = console.into_curve();
-    let rows = [Row::new(&name, &[&summary])];
-    print(&table::text(&rows, None))?;
+    let link = Link::default();
+    let rows = [Row::new(&name, &[&summary], link, None)];
+    print(&table::text(&rows, link))?;
     if let Some(dir) = out {
         save_summary(dir, &summary)?;
         let runs = [report::Run {
@@ -126,6 +128,7 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
             &conductor.config.to_toml()?,
             &runs,
             &rows,
+            link,
         )?;
     }
     Ok(())
