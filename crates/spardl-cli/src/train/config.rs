@@ -1,7 +1,7 @@
 //! The effective configuration of a run: defaults, a TOML file, flags, in this order.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -122,13 +122,12 @@ impl Config {
     pub(crate) fn resolve(args: &TrainArgs) -> anyhow::Result<Self> {
         let mut table = toml::Table::try_from(Self::default()).context("the defaults")?;
         if let Some(path) = &args.config {
-            let text = fs::read_to_string(path)
-                .map_err(|error| bad_request(format!("--config {}: {error}", path.display())))?;
-            let mut file: toml::Table =
-                toml::from_str(&text).map_err(|error| in_file(path, &error))?;
-            as_published(&mut file).map_err(|word| in_file(path, &word))?;
-            // Checked alone first, so that a complaint is about the file.
-            Self::deserialize(file.clone()).map_err(|error| in_file(path, &error))?;
+            let mut file = read(path)?;
+            if args.lr_schedule.is_some() {
+                // A saved file has the numbers of its own schedule: they would hide those of the one asked for.
+                file.remove("lr-steps");
+                file.remove("lr-warmup-epochs");
+            }
             table.extend(file);
         }
         table.extend(toml::Table::try_from(args).context("the options")?);
@@ -349,6 +348,17 @@ impl Config {
     }
 }
 
+/// The options of a file.
+fn read(path: &Path) -> anyhow::Result<toml::Table> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| bad_request(format!("--config {}: {error}", path.display())))?;
+    let mut file: toml::Table = toml::from_str(&text).map_err(|error| in_file(path, &error))?;
+    as_published(&mut file).map_err(|word| in_file(path, &word))?;
+    // Checked alone first, so that a complaint is about the file.
+    Config::deserialize(file.clone()).map_err(|error| in_file(path, &error))?;
+    Ok(file)
+}
+
 /// Takes the published names of options, and numbers where a schedule may stand.
 fn as_published(file: &mut toml::Table) -> Result<(), &'static str> {
     use toml::Value::{Boolean, Float, Integer, String};
@@ -386,7 +396,7 @@ fn one_of<V: Copy>(option: &str, name: &str, known: &[(&str, V)]) -> anyhow::Res
     })
 }
 
-fn in_file(path: &std::path::Path, error: &impl std::fmt::Display) -> anyhow::Error {
+fn in_file(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
     bad_request(format!("--config {}: {}", path.display(), one_line(error)))
 }
 
@@ -438,6 +448,33 @@ mod tests {
             "{error}"
         );
         fs::remove_file(dir).expect("it is there");
+    }
+
+    #[test]
+    fn a_schedule_that_is_asked_for_replaces_the_numbers_of_the_file() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let saved = Config {
+            lr_schedule: "spardl".to_owned(),
+            lr_warmup_epochs: Some(10.0),
+            lr_steps: Some(vec![81.0, 122.0, 155.0]),
+            ..Config::default()
+        };
+        fs::write(file.path(), saved.to_toml().expect("text")).expect("written");
+        let with = |lr_schedule: Option<&str>, lr_steps: Option<Vec<f64>>| {
+            let args = TrainArgs {
+                config: Some(file.path().to_owned()),
+                lr_schedule: lr_schedule.map(str::to_owned),
+                lr_steps,
+                ..TrainArgs::default()
+            };
+            let config = Config::resolve(&args).expect("valid");
+            (config.lr_warmup_epochs, config.lr_steps.unwrap_or_default())
+        };
+        assert_eq!(with(None, None), (Some(10.0), vec![81.0, 122.0, 155.0]));
+        assert_eq!(with(Some("exdyna"), None), (Some(5.0), vec![150.0, 250.0]));
+        assert_eq!(with(Some("constant"), None), (Some(0.0), Vec::new()));
+        let own = Some(vec![7.0]);
+        assert_eq!(with(Some("exdyna"), own), (Some(5.0), vec![7.0]));
     }
 
     #[test]
