@@ -321,6 +321,39 @@ fn only_dense_in_f32_is_what_others_are_compared_with() {
 }
 
 #[test]
+fn compare_goes_on_after_a_run_whose_numbers_went_wrong() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let compare = |name: &str, methods: &str| {
+        let out = dir.path().join(name);
+        let mut args = small(&["--methods", methods, "--seeds", "1,2", "--lr", "1e30"]);
+        // With nothing above its threshold hard-threshold never moves a parameter.
+        args.extend(["--set", "hard-threshold.threshold=1e30"]);
+        args.extend(["--weight-decay", "0", "--max-epochs", "1"]);
+        args.extend(["--out", out.to_str().expect("text")]);
+        args[0] = "compare";
+        let output = spardl(&args);
+        let errors = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let rows = fs::read_to_string(out.join("compare.json"));
+        let table = String::from_utf8(output.stdout).expect("text");
+        (table, errors, rows.unwrap_or_default())
+    };
+    let (table, errors, rows) = compare("some", "dense,hard-threshold");
+    let names: Vec<&str> = table.lines().filter_map(|l| l.split(' ').next()).collect();
+    assert_eq!(names, ["method", "hard-threshold"]);
+    assert!(errors.contains("dense seed 1  failed: step 2"), "{errors}");
+    let verdict = "spardl: 2 of 4 runs failed: dense seed 1, dense seed 2";
+    assert_eq!(errors.lines().last(), Some(verdict));
+    let rows: Vec<Value> = serde_json::from_str(&rows).expect("JSON");
+    assert_eq!((rows.len(), &rows[0]["seeds"]), (1, &Value::from(2)));
+    assert!(dir.path().join("some/report.html").exists());
+
+    let (table, errors, rows) = compare("none", "dense");
+    assert_eq!((table.as_str(), rows.as_str()), ("", ""), "nothing to show");
+    assert!(errors.contains("2 of 2 runs failed"), "{errors}");
+}
+
+#[test]
 fn compare_refuses_what_it_could_not_tell_apart() {
     let refused = |more: &[&str], expected: &str| {
         let mut args = small(more);

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use spardl_algos::registry;
 use spardl_core::ValueType;
+use spardl_train::TrainError;
 use spardl_train::record::Summary;
 
 use super::args::TrainArgs;
@@ -18,7 +19,7 @@ use super::watch::{Console, Point};
 use super::{save_config, save_summary, with_job};
 use crate::job::Job;
 use crate::method;
-use crate::output::{bad_request, print, say};
+use crate::output::{Said, bad_request, complain, print, say};
 
 /// Train the same network with several methods and put the results side by side.
 #[derive(Clone, Debug, clap::Args)]
@@ -151,6 +152,25 @@ impl Plan {
             out: args.train.out.clone(),
         })
     }
+
+    /// All runs, with the data of `first`.
+    fn runs(&self, base: &Config, first: &Conductor) -> anyhow::Result<Vec<Planned<'_>>> {
+        let mut runs = Vec::new();
+        for variant in &self.variants {
+            for &seed in &self.seeds {
+                let label = variant.label.as_str();
+                runs.push(Planned {
+                    label,
+                    name: match self.seeds.len() {
+                        1 => label.to_owned(),
+                        _ => format!("{label} seed {seed}"),
+                    },
+                    conductor: first.again(variant.config(base, seed))?,
+                });
+            }
+        }
+        Ok(runs)
+    }
 }
 
 /// The first value that is there twice.
@@ -194,6 +214,13 @@ impl Variant {
     }
 }
 
+/// One run that is still to come.
+struct Planned<'a> {
+    label: &'a str,
+    name: String,
+    conductor: Conductor,
+}
+
 /// One run that ended.
 struct Ended {
     label: String,
@@ -201,49 +228,82 @@ struct Ended {
     curve: Vec<Point>,
 }
 
+impl Planned<'_> {
+    /// Trains and writes into `out`; `None` on ranks that have nothing to show.
+    fn train(&self, out: Option<&Path>, job: Option<&mut Job>) -> anyhow::Result<Option<Ended>> {
+        save_config(out, &self.conductor.config.to_toml()?)?;
+        let mut console = Console::new(&self.name, out);
+        let Some(summary) = self.conductor.train(job, &mut console)? else {
+            return Ok(None);
+        };
+        if let Some(dir) = out {
+            save_summary(dir, &summary)?;
+        }
+        Ok(Some(Ended {
+            label: self.label.to_owned(),
+            summary,
+            curve: console.into_curve(),
+        }))
+    }
+}
+
 fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     let prints = job.as_ref().is_none_or(|job| job.prints());
     let first = Conductor::new(base.clone(), false)?;
     // Everything is checked before the first long run.
-    let mut runs = Vec::new();
-    for variant in &plan.variants {
-        for &seed in &plan.seeds {
-            runs.push((variant, seed, first.again(variant.config(&base, seed))?));
-        }
-    }
+    let runs = plan.runs(&base, &first)?;
     if prints {
         say(&format!("# {}, {}", base.dnn, first.about_data()));
     }
-    let mut ended = Vec::new();
-    for (variant, seed, conductor) in &runs {
-        let name = match plan.seeds.len() {
-            1 => variant.label.clone(),
-            _ => format!("{} seed {seed}", variant.label),
-        };
+    let (mut ended, mut failed) = (Vec::new(), Vec::new());
+    for run in &runs {
         let out = plan.out.as_ref().filter(|_| prints);
-        let out = out.map(|dir| dir.join(name.replace([' ', '/', '@'], "-")));
-        save_config(out.as_deref(), &conductor.config.to_toml()?)?;
-        let mut console = Console::new(&name, out.as_deref());
-        let summary = conductor.train(job.as_deref_mut(), &mut console)?;
-        let curve = console.into_curve();
-        let Some(summary) = summary else {
-            continue;
-        };
-        if let Some(dir) = &out {
-            save_summary(dir, &summary)?;
+        let out = out.map(|dir| dir.join(run.name.replace([' ', '/', '@'], "-")));
+        match run.train(out.as_deref(), job.as_deref_mut()) {
+            Ok(done) => ended.extend(done),
+            Err(error) if is_own(&error) => {
+                if prints {
+                    say(&format!("{}  failed: {error}", run.name));
+                }
+                failed.push(run.name.as_str());
+            }
+            Err(error) => return Err(error),
         }
-        ended.push(Ended {
-            label: variant.label.clone(),
-            summary,
-            curve,
-        });
     }
-    match prints {
-        true => conclude(&base, plan, &ended),
-        false => Ok(()),
-    }
+    let shown = match ended.is_empty() {
+        true => Ok(()),
+        false => conclude(&base, plan, &ended),
+    };
+    shown.and(verdict(&failed, runs.len(), job))
 }
 
+/// Did the numbers of this run alone go wrong? All workers know then and are there for the next run.
+fn is_own(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(TrainError::NonFinite { .. } | TrainError::PastMending { .. })
+    )
+}
+
+/// An error when runs failed, on all ranks.
+fn verdict(failed: &[&str], runs: usize, job: Option<&mut Job>) -> anyhow::Result<()> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let names = failed.join(", ");
+    let error = anyhow!("{} of {runs} runs failed: {names}", failed.len());
+    let Some(job) = job else {
+        return Err(error);
+    };
+    if job.prints() {
+        complain(&error, "");
+    }
+    // Nobody leaves before rank 0 has spoken: the launcher ends a job when its first rank ends badly.
+    job.barrier()?;
+    Err(Said(1).into())
+}
+
+/// Shows and saves the runs that ended.
 fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
     let mut rows: Vec<Row> = Vec::new();
     for variant in &plan.variants {
@@ -252,7 +312,9 @@ fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
             .filter(|run| run.label == variant.label)
             .map(|run| &run.summary)
             .collect();
-        rows.push(Row::new(&variant.label, &runs, plan.link, plan.target));
+        if !runs.is_empty() {
+            rows.push(Row::new(&variant.label, &runs, plan.link, plan.target));
+        }
     }
     if let Some(dense) = rows.iter().find(|row| row.method == "dense").cloned() {
         rows.iter_mut().for_each(|row| row.compare(&dense));
