@@ -206,6 +206,14 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
             "spardl has teams, sag, residual",
         ),
         (&["--set", "spardl.teams=x", "--method", "spardl"], "teams"),
+        (
+            &["--seed", "18446744073709551615"],
+            "not in 0..=9223372036854775807",
+        ),
+        (
+            &["--train-samples", "18446744073709551615"],
+            "above 9223372036854775807",
+        ),
         (&["--keep-last", "0"], "--keep-last 0"),
         (&["--factor-masking"], "--momentum-correction"),
         (&["--density", "7"], "from 0 to 1"),
@@ -369,6 +377,10 @@ fn compare_refuses_what_it_could_not_tell_apart() {
         "names dense-bf16 twice",
     );
     refused(&["--methods", "dense", "--seeds", "3,3"], "names 3 twice");
+    refused(
+        &["--seeds", "1,18446744073709551615"],
+        "not in 0..=9223372036854775807",
+    );
     refused(&["--target-accuracy", "90"], "90 % is 0.9");
 }
 

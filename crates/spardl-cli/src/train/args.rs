@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::launch::TransportChoice;
 
+/// The largest integer of TOML, in which a configuration is saved.
+pub(crate) const LARGEST: u64 = i64::MAX as u64;
+
 /// How to train. What is not given comes from the file of --config, then from the defaults.
 #[derive(Clone, Debug, Default, clap::Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -35,7 +38,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_epochs: Option<u32>,
     /// Stop after that many steps.
-    #[arg(long, value_name = "N", help_heading = "Job")]
+    #[arg(long, value_name = "N", help_heading = "Job", value_parser = clap::value_parser!(u64).range(1..=LARGEST))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_steps: Option<u64>,
     /// Train on that many samples, always the same ones.
@@ -59,7 +62,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tokens: Option<String>,
     /// What everything random is drawn from [default: 1].
-    #[arg(long, value_name = "N", help_heading = "Job")]
+    #[arg(long, value_name = "N", help_heading = "Job", value_parser = clap::value_parser!(u64).range(..=LARGEST))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,
 
@@ -189,7 +192,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) checkpoint_dir: Option<PathBuf>,
     /// Steps from checkpoint to checkpoint [default: an epoch].
-    #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u64).range(1..=LARGEST))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) checkpoint_every: Option<u64>,
     /// Checkpoints that are kept [default: 2].

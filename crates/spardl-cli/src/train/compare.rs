@@ -9,7 +9,7 @@ use spardl_core::ValueType;
 use spardl_train::TrainError;
 use spardl_train::record::Summary;
 
-use super::args::TrainArgs;
+use super::args::{LARGEST, TrainArgs};
 use super::conduct::Conductor;
 use super::config::Config;
 use super::link::Link;
@@ -35,7 +35,7 @@ pub(crate) struct CompareArgs {
     )]
     methods: String,
     /// Seeds, comma-separated: each method is trained with each [default: the one of --seed].
-    #[arg(long, value_delimiter = ',', value_name = "N,..")]
+    #[arg(long, value_delimiter = ',', value_name = "N,..", value_parser = clap::value_parser!(u64).range(..=LARGEST))]
     seeds: Vec<u64>,
     /// Also tell the time until this test accuracy (0 to 1) was reached.
     #[arg(long, value_name = "X")]

@@ -13,7 +13,7 @@ use spardl_train::optimiser::{self, Rule};
 use spardl_train::schedule::{Density, LearningRate};
 use spardl_train::{OnNonFinite, Settings, buckets};
 
-use super::args::TrainArgs;
+use super::args::{LARGEST, TrainArgs};
 use crate::job;
 use crate::method::{self, MethodArgs};
 use crate::output::bad_request;
@@ -130,7 +130,10 @@ impl Config {
             }
             table.extend(file);
         }
-        table.extend(toml::Table::try_from(args).context("the options")?);
+        let flags = toml::Table::try_from(args);
+        table.extend(
+            flags.map_err(|_| bad_request(format!("an option is above {LARGEST}: give less")))?,
+        );
         let mut config = Self::deserialize(table).map_err(|error| bad_request(one_line(&error)))?;
         if args.method.is_none() && (args.compression || args.compressor.is_some()) {
             config.method = match (&args.compressor, args.compression) {
