@@ -368,13 +368,20 @@ fn as_published(file: &mut toml::Table) -> Result<(), &'static str> {
     if let Some(workers) = file.remove("nworkers") {
         file.entry("workers").or_insert(workers);
     }
-    let method = match (file.remove("compression"), file.remove("compressor")) {
+    let compression = match file.remove("compression") {
+        None => None,
+        Some(Boolean(on)) => Some(on),
+        Some(_) => return Err("compression is true or false"),
+    };
+    let compressor = match file.remove("compressor") {
+        None => None,
+        Some(String(name)) => Some(name),
+        Some(_) => return Err("compressor is the name of a method, in quotes"),
+    };
+    let method = match (compression, compressor) {
         (None, None) => None,
-        (None | Some(Boolean(false)), None | Some(String(_))) => Some("dense".to_owned()),
-        (Some(Boolean(true)), None) => Some("spardl".to_owned()),
-        (Some(Boolean(true)), Some(String(name))) => Some(name),
-        (_, Some(String(_))) => return Err("compression is true or false"),
-        _ => return Err("compressor is the name of a method, in quotes"),
+        (Some(true), name) => Some(name.unwrap_or_else(|| "spardl".to_owned())),
+        (None | Some(false), _) => Some("dense".to_owned()),
     };
     if let Some(method) = method {
         file.entry("method").or_insert(String(method));
@@ -405,10 +412,14 @@ fn in_file(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
 
 /// The parser's complaint without its drawing of the place.
 fn one_line(error: &impl std::fmt::Display) -> String {
+    // "3 | lr = x", "  |", "  |      ^"
+    let is_drawing = |line: &&str| {
+        let margin = line.split_once('|').map(|(margin, _)| margin.trim());
+        margin.is_some_and(|margin| margin.bytes().all(|byte| byte.is_ascii_digit()))
+    };
     let text = error.to_string();
     let lines = text.lines().map(str::trim);
-    let words =
-        lines.filter(|line| !line.is_empty() && !line.contains('|') && !line.starts_with('^'));
+    let words = lines.filter(|line| !line.is_empty() && !is_drawing(line));
     words.collect::<Vec<_>>().join("; ")
 }
 
@@ -491,6 +502,31 @@ mod tests {
         assert_eq!(table["momentum"].as_float(), Some(0.9));
         let options = config.optimiser().expect("valid");
         assert_eq!((options.momentum, options.weight_decay), (0.9, 1e-4));
+    }
+
+    #[test]
+    fn a_complaint_about_a_file_is_one_line_that_says_what_is_wrong() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let refuse = |text: &str| {
+            fs::write(file.path(), text).expect("written");
+            let args = TrainArgs {
+                config: Some(file.path().to_owned()),
+                ..TrainArgs::default()
+            };
+            let error = Config::resolve(&args).expect_err(text).to_string();
+            assert!(!error.contains('\n') && !error.contains('^'), "{error}");
+            error
+        };
+        assert!(refuse("lr = \"a|b\"").contains("\"a|b\", expected f64; in `lr`"));
+        let syntax = refuse("seed = 1\nlr = = 2 | 3");
+        assert!(
+            syntax.contains("at line 2") && !syntax.contains("2 | lr"),
+            "{syntax}"
+        );
+        assert!(refuse("compression = 3").contains("compression is true or false"));
+        let both = refuse("compression = 3\ncompressor = \"gtopk\"");
+        assert!(both.contains("compression is true or false"), "{both}");
+        assert!(refuse("compressor = 3").contains("compressor is the name"));
     }
 
     #[test]
