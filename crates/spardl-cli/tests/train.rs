@@ -381,6 +381,13 @@ fn compare_refuses_what_it_could_not_tell_apart() {
         &["--seeds", "1,18446744073709551615"],
         "not in 0..=9223372036854775807",
     );
+    for rate in ["0", "-1", "nan", "inf", "fast"] {
+        refused(&[&format!("--link-gbits={rate}")], "not a number above 0");
+    }
+    for latency in ["-1", "nan", "inf"] {
+        let given = format!("--link-latency={latency}");
+        refused(&[&given], "not a number from 0 up");
+    }
     refused(&["--target-accuracy", "90"], "90 % is 0.9");
 }
 
