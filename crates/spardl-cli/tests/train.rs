@@ -215,6 +215,7 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
             "above 9223372036854775807",
         ),
         (&["--keep-last", "0"], "--keep-last 0"),
+        (&["--bucket-elements", "0"], "--bucket-elements 0"),
         (&["--factor-masking"], "--momentum-correction"),
         (&["--density", "7"], "from 0 to 1"),
         (&["--lr", "0"], "--lr"),

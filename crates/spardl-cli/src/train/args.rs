@@ -9,6 +9,10 @@ use crate::launch::TransportChoice;
 /// The largest integer of TOML, in which a configuration is saved.
 pub(crate) const LARGEST: u64 = i64::MAX as u64;
 
+/// Threads of this process that are workers, and threads of a worker: more are a slip of the finger.
+pub(crate) const MOST_WORKERS: u32 = 4096;
+pub(crate) const MOST_THREADS: u32 = 1024;
+
 /// How to train. What is not given comes from the file of --config, then from the defaults.
 #[derive(Clone, Debug, Default, clap::Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -26,7 +30,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Workers: threads of this process, or the ranks of the MPI job [default: 4; with MPI the number of ranks].
-    #[arg(long, visible_alias = "nworkers", value_name = "P", help_heading = "Job", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, visible_alias = "nworkers", value_name = "P", help_heading = "Job", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WORKERS)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workers: Option<u32>,
     /// Samples of a worker's step [default: 16].
@@ -216,7 +220,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
     /// Threads that compute for a worker; with more than one the last bits may differ from run to run [default: 1].
-    #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads_per_worker: Option<u32>,
     /// A TOML file with options under the same names, all but --resume, --out, --transport; options given here win.

@@ -13,7 +13,7 @@ use spardl_train::optimiser::{self, Rule};
 use spardl_train::schedule::{Density, LearningRate};
 use spardl_train::{OnNonFinite, Settings, buckets};
 
-use super::args::{LARGEST, TrainArgs};
+use super::args::{LARGEST, MOST_THREADS, MOST_WORKERS, TrainArgs};
 use crate::job;
 use crate::method::{self, MethodArgs};
 use crate::output::bad_request;
@@ -148,6 +148,7 @@ impl Config {
             (!dir.is_empty()).then(|| dir.into())
         });
         config.fill_schedule()?;
+        config.check_bounds()?;
         Ok(config)
     }
 
@@ -247,24 +248,16 @@ impl Config {
         };
         let from_zero = |name: &str, value: f64| match value.is_finite() && value >= 0.0 {
             true => Ok(value),
-            false => Err(bad_request(format!("--{name} {value} is below zero"))),
+            false => Err(bad_request(format!(
+                "--{name} {value} is not a number from 0 up"
+            ))),
         };
         if resume && self.checkpoint_dir.is_none() {
             return Err(bad_request(
                 "--resume needs --checkpoint-dir: where to go on from",
             ));
         }
-        let counts = [
-            ("max-epochs", u64::from(self.max_epochs)),
-            ("max-steps", self.max_steps.unwrap_or(1)),
-            ("workers", u64::from(self.workers.unwrap_or(1))),
-            ("batch-size", u64::from(self.batch_size)),
-            ("keep-last", self.keep_last as u64),
-            ("threads-per-worker", u64::from(self.threads_per_worker)),
-        ];
-        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
-            return Err(bad_request(format!("--{name} 0: at least 1 is needed")));
-        }
+        self.check_counts()?;
         for step in self.lr_steps.iter().flatten() {
             from_zero("lr-steps", *step)?;
         }
@@ -285,7 +278,7 @@ impl Config {
             density: Density::parse(&self.density).map_err(bad_request)?,
             dense_epochs: from_zero("warmup-epochs", self.warmup_epochs)?,
             optimiser: self.optimiser()?,
-            bucket_elements: self.bucket_elements.max(1),
+            bucket_elements: self.bucket_elements,
             eval_every: self.eval_every,
             verify: self.verify,
             on_non_finite: one_of(
@@ -296,6 +289,38 @@ impl Config {
             timeout: Duration::from_secs_f64(positive("deadline", self.deadline)?.min(1e9)),
             checkpoints: self.checkpoints(resume)?,
         })
+    }
+
+    /// What is counted is there at least once.
+    fn check_counts(&self) -> anyhow::Result<()> {
+        let counts = [
+            ("max-epochs", u64::from(self.max_epochs)),
+            ("max-steps", self.max_steps.unwrap_or(1)),
+            ("workers", u64::from(self.workers.unwrap_or(1))),
+            ("batch-size", u64::from(self.batch_size)),
+            ("bucket-elements", self.bucket_elements as u64),
+            ("checkpoint-every", self.checkpoint_every.unwrap_or(1)),
+            ("keep-last", self.keep_last as u64),
+            ("threads-per-worker", u64::from(self.threads_per_worker)),
+        ];
+        match counts.iter().find(|(_, count)| *count == 0) {
+            Some((name, _)) => Err(bad_request(format!("--{name} 0: at least 1 is needed"))),
+            None => Ok(()),
+        }
+    }
+
+    /// A file may ask for no more than flags. Only what was asked for is looked at: an MPI job may have more ranks.
+    fn check_bounds(&self) -> anyhow::Result<()> {
+        let bounds = [
+            ("workers", self.workers.unwrap_or(1), MOST_WORKERS),
+            ("threads-per-worker", self.threads_per_worker, MOST_THREADS),
+        ];
+        match bounds.iter().find(|(_, count, most)| count > most) {
+            Some((name, count, most)) => Err(bad_request(format!(
+                "--{name} {count}: at most {most} are possible"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn checkpoints(&self, resume: bool) -> anyhow::Result<Option<Checkpoints>> {
@@ -526,6 +551,8 @@ mod tests {
         assert!(refuse("compression = 3").contains("compression is true or false"));
         let both = refuse("compression = 3\ncompressor = \"gtopk\"");
         assert!(both.contains("compression is true or false"), "{both}");
+        assert!(refuse("workers = 5000").contains("--workers 5000: at most 4096"));
+        assert!(refuse("threads-per-worker = 2000").contains("at most 1024"));
         assert!(refuse("compressor = 3").contains("compressor is the name"));
     }
 
@@ -562,6 +589,11 @@ mod tests {
         assert!(refuse(|c| c.clip = Some(0.0)).contains("--clip"));
         assert!(refuse(|c| c.clip = Some(1e-60)).contains("--clip"));
         assert!(refuse(|c| c.momentum = 0.999_999_999_999).contains("--momentum"));
+        assert!(refuse(|c| c.checkpoint_every = Some(0)).contains("--checkpoint-every 0"));
+        assert!(refuse(|c| c.bucket_elements = 0).contains("--bucket-elements 0"));
+        let from_zero = "is not a number from 0 up";
+        assert!(refuse(|c| c.lr_steps = Some(vec![f64::NAN])).contains(from_zero));
+        assert!(refuse(|c| c.warmup_epochs = f64::INFINITY).contains(from_zero));
         let error = Config::default().settings(true).expect_err("no directory");
         assert!(error.to_string().contains("--checkpoint-dir"));
     }
