@@ -389,6 +389,14 @@ fn compare_refuses_what_it_could_not_tell_apart() {
         let given = format!("--link-latency={latency}");
         refused(&[&given], "not a number from 0 up");
     }
+    refused(&["--methods", "dense/local"], "leave out /local");
+    for ignored in [
+        &["--method", "spardl"][..],
+        &["--compression"],
+        &["--compressor", "spardl"],
+    ] {
+        refused(ignored, "compare takes --methods");
+    }
     refused(&["--target-accuracy", "90"], "90 % is 0.9");
 }
 

@@ -53,6 +53,11 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
             "compare keeps no checkpoints: leave out --checkpoint-dir and --resume",
         ));
     }
+    if train.method.is_some() || train.compression || train.compressor.is_some() {
+        return Err(bad_request(
+            "compare takes --methods: leave out --method, --compression and --compressor",
+        ));
+    }
     let config = Config::resolve(train)?;
     if config.checkpoint_dir.is_some() {
         return Err(bad_request(
@@ -190,7 +195,12 @@ impl Variant {
             Some((name, density)) => (name, Some(density.to_owned())),
             None => (rest, None),
         };
-        registry::find(name).map_err(bad_request)?;
+        let (entry, _) = registry::find(name).map_err(bad_request)?;
+        if let Some(rule) = residual.as_ref().filter(|_| entry.name != "spardl") {
+            return Err(bad_request(format!(
+                "--methods {asked}: only spardl and spardl-bf16 have residual rules: leave out /{rule}"
+            )));
+        }
         let method = method::full_name(name, values);
         Ok(Self {
             label: format!("{method}{}", &asked[name.len()..]),
