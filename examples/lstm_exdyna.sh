@@ -3,7 +3,7 @@
 # WikiText; clipping is ours.
 #
 #   examples/lstm_exdyna.sh --data-dir data                       # 16 workers as threads of this process
-#   LAUNCH="mpiexec -n 16 -host node0,node1" examples/lstm_exdyna.sh --data-dir data
+#   LAUNCH="mpiexec -n 16 -host node0:8,node1:8" examples/lstm_exdyna.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

@@ -3,7 +3,7 @@
 # (AN4), which is not offered, with lr 0.001; lr and clipping here are for words.
 #
 #   examples/lstm_oktopk.sh --data-dir data                       # 32 workers as threads of this process
-#   LAUNCH="mpiexec -n 32 -host node0,node1" examples/lstm_oktopk.sh --data-dir data
+#   LAUNCH="mpiexec -n 32 -host node0:16,node1:16" examples/lstm_oktopk.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

@@ -2,7 +2,7 @@
 # VGG-16 on CIFAR-10 with Ok-Topk, as published: 16 workers, batch 16, lr 0.1, density 0.02, lr inside the residual.
 #
 #   examples/vgg16_oktopk.sh --data-dir data                       # 16 workers as threads of this process
-#   LAUNCH="mpiexec -n 16 -host node0,node1" examples/vgg16_oktopk.sh --data-dir data
+#   LAUNCH="mpiexec -n 16 -host node0:8,node1:8" examples/vgg16_oktopk.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

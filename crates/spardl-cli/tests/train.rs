@@ -400,6 +400,25 @@ fn compare_refuses_what_it_could_not_tell_apart() {
     refused(&["--target-accuracy", "90"], "90 % is 0.9");
 }
 
+/// Open MPI takes a host without a number for one slot.
+#[test]
+fn the_hosts_of_the_examples_have_room_for_their_ranks() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for entry in fs::read_dir(folder).expect("the examples") {
+        let path = entry.expect("a file").path();
+        let text = fs::read_to_string(&path).expect("text");
+        let (_, command) = text.split_once("mpiexec -n ").expect("how to launch it");
+        let (ranks, hosts) = command.split_once(" -host ").expect("hosts");
+        let hosts = hosts.split('"').next().unwrap_or_default();
+        let slots = hosts.split(',').map(|host| match host.split_once(':') {
+            Some((_, slots)) => slots.parse::<u32>().expect("a number"),
+            None => 1,
+        });
+        let slots: u32 = slots.sum();
+        assert_eq!(ranks.parse(), Ok(slots), "{}", path.display());
+    }
+}
+
 #[test]
 fn the_published_examples_are_understood() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
