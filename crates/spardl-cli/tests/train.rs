@@ -400,6 +400,23 @@ fn compare_refuses_what_it_could_not_tell_apart() {
     refused(&["--target-accuracy", "90"], "90 % is 0.9");
 }
 
+/// The first 512 steps of the published run reduce the whole gradient.
+#[test]
+fn the_warm_up_of_ok_topk_has_the_published_length() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let text = fs::read_to_string(folder.join("vgg16_oktopk.sh")).expect("the example");
+    let (_, rest) = text.split_once("--warmup-epochs ").expect("a warm-up");
+    let epochs: f64 = rest
+        .split(' ')
+        .next()
+        .unwrap_or("")
+        .parse()
+        .expect("epochs");
+    let steps_per_epoch = 50_000 / (16 * 16);
+    let dense = (0..1000).take_while(|step| f64::from(*step) < epochs * f64::from(steps_per_epoch));
+    assert_eq!(dense.count(), 512);
+}
+
 /// Open MPI takes a host without a number for one slot.
 #[test]
 fn the_hosts_of_the_examples_have_room_for_their_ranks() {
