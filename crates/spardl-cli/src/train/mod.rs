@@ -4,6 +4,7 @@ mod args;
 mod compare;
 mod conduct;
 mod config;
+mod file;
 mod link;
 mod past;
 mod report;
