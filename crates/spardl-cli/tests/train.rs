@@ -251,17 +251,15 @@ fn a_directory_of_checkpoints_belongs_to_one_run() {
     refused(&[], "add --resume");
     refused(&["--resume", "--seed", "2"], "has --seed 1, not 2");
     refused(
-        &["--resume", "--batch-size", "4"],
-        "has --batch-size 8, not 4",
+        &["--resume", "--optimiser", "ok-topk", "--momentum", "0"],
+        "has --optimiser sgd, not ok-topk",
     );
-    let output = ends_well(&small(
-        &[&saving[..], &["--resume", "--lr", "0.01"]].concat(),
-    ));
+    let changed = ["--resume", "--lr", "0.01", "--batch-size", "4"];
+    let output = ends_well(&small(&[&saving[..], &changed].concat()));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        text.contains("going on with --lr 0.01; it was 0.05"),
-        "{text}"
-    );
+    for option in ["--lr 0.01; it was 0.05", "--batch-size 4; it was 8"] {
+        assert!(text.contains(&format!("going on with {option}")), "{text}");
+    }
 }
 
 #[test]
