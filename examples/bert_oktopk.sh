@@ -3,7 +3,7 @@
 # with Adam; here WikiText and SGD with momentum, so the learning rate is ours.
 #
 #   examples/bert_oktopk.sh --data-dir data                       # 32 workers as threads of this process
-#   LAUNCH="mpiexec -n 32 -host node0,node1" examples/bert_oktopk.sh --data-dir data
+#   LAUNCH="mpiexec -n 32 -host node0:16,node1:16" examples/bert_oktopk.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

@@ -3,7 +3,7 @@
 # learning rate are those of bert_oktopk.sh.
 #
 #   examples/bert_spardl.sh --data-dir data                       # 8 workers as threads of this process
-#   LAUNCH="mpiexec -n 8 -host node0,node1" examples/bert_spardl.sh --data-dir data
+#   LAUNCH="mpiexec -n 8 -host node0:4,node1:4" examples/bert_spardl.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

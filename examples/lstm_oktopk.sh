@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # LSTM language model with Ok-Topk's LSTM preset: 32 workers, batch 2, density 0.02. The paper trains on speech
-# (AN4), which is not offered, with lr 0.001; lr and clipping here are for words.
+# (AN4), which is not offered, with lr 0.001; lr and clipping here are for words. Its first 128 steps, with the whole gradient, are
+# left out: what part of an epoch they are depends on the text. --warmup-epochs E adds them.
 #
 #   examples/lstm_oktopk.sh --data-dir data                       # 32 workers as threads of this process
-#   LAUNCH="mpiexec -n 32 -host node0,node1" examples/lstm_oktopk.sh --data-dir data
+#   LAUNCH="mpiexec -n 32 -host node0:16,node1:16" examples/lstm_oktopk.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

@@ -2,7 +2,7 @@
 # LSTM on IMDB with SparDL, as published: batch 1 a worker, lr 0.3, 31 epochs, 50,000 words, at most 500 tokens.
 #
 #   examples/lstmimdb_spardl.sh --data-dir data                       # 6 workers as threads of this process
-#   LAUNCH="mpiexec -n 6 -host node0,node1" examples/lstmimdb_spardl.sh --data-dir data
+#   LAUNCH="mpiexec -n 6 -host node0:3,node1:3" examples/lstmimdb_spardl.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # A ResNet on CIFAR-10 with ExDyna, as published: batch 32 a worker, lr 0.1 (32/128) P, 200 epochs, Nesterov 0.9, density 0.001.
+# The lr below is that of P = 16: give --lr with another P.
 #
 #   examples/resnet110_exdyna.sh --data-dir data                       # 16 workers as threads of this process
-#   LAUNCH="mpiexec -n 16 -host node0,node1" examples/resnet110_exdyna.sh --data-dir data
+#   LAUNCH="mpiexec -n 16 -host node0:8,node1:8" examples/resnet110_exdyna.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

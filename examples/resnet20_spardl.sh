@@ -2,7 +2,7 @@
 # ResNet-20 on CIFAR-10 with SparDL, as published: batch 16 a worker, lr 0.1, 121 epochs.
 #
 #   examples/resnet20_spardl.sh --data-dir data                       # 6 workers as threads of this process
-#   LAUNCH="mpiexec -n 6 -host node0,node1" examples/resnet20_spardl.sh --data-dir data
+#   LAUNCH="mpiexec -n 6 -host node0:3,node1:3" examples/resnet20_spardl.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

@@ -2,7 +2,7 @@
 # ResNet-50 on ImageNet with SparDL: the task of its second version; the schedule is the usual one of 90 epochs.
 #
 #   examples/resnet50_spardl.sh --data-dir data                       # 8 workers as threads of this process
-#   LAUNCH="mpiexec -n 8 -host node0,node1" examples/resnet50_spardl.sh --data-dir data
+#   LAUNCH="mpiexec -n 8 -host node0:4,node1:4" examples/resnet50_spardl.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

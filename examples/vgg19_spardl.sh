@@ -2,7 +2,7 @@
 # VGG-19 on CIFAR-100 with SparDL, as published: batch 16 a worker, lr 0.1, 161 epochs.
 #
 #   examples/vgg19_spardl.sh --data-dir data                       # 6 workers as threads of this process
-#   LAUNCH="mpiexec -n 6 -host node0,node1" examples/vgg19_spardl.sh --data-dir data
+#   LAUNCH="mpiexec -n 6 -host node0:3,node1:3" examples/vgg19_spardl.sh --data-dir data
 #
 # More options go to spardl train and win over those below. SPARDL names the command (default: spardl).
 set -euo pipefail

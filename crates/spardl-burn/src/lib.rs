@@ -38,4 +38,4 @@ mod slopes;
 
 pub use device::DeviceChoice;
 pub use error::BuildError;
-pub use registry::{Entry, MODELS, Wants, build, layout};
+pub use registry::{Entry, MODELS, Wants, build, find, layout};

@@ -152,6 +152,19 @@ pub const MODELS: &[Entry] = &[
     },
 ];
 
+/// The network called `name`.
+///
+/// # Errors
+/// When there is none; the message lists the names.
+pub fn find(name: &str) -> Result<&'static Entry, BuildError> {
+    MODELS
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| BuildError::Unknown {
+            name: name.to_owned(),
+        })
+}
+
 /// A replica of the network called `name` for `task`, its parameters drawn from `seed`.
 ///
 /// # Errors
@@ -296,15 +309,6 @@ const fn cifar_resnet<const BLOCKS: usize>() -> Make {
     Make::Images(|place, shape, classes| {
         place.plan(|device| CifarResNet::new(shape[0], classes, BLOCKS, device))
     })
-}
-
-fn find(name: &str) -> Result<&'static Entry, BuildError> {
-    MODELS
-        .iter()
-        .find(|entry| entry.name == name)
-        .ok_or_else(|| BuildError::Unknown {
-            name: name.to_owned(),
-        })
 }
 
 fn check(entry: &Entry, task: &Task) -> Result<(), BuildError> {

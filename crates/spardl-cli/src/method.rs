@@ -81,6 +81,15 @@ impl MethodArgs {
     }
 }
 
+/// The name of a method whose values travel like that, with bf16 NAME-bf16.
+#[cfg(feature = "train")]
+pub(crate) fn full_name(name: &str, values: ValueType) -> String {
+    match values {
+        ValueType::Bf16 if !name.ends_with("-bf16") => format!("{name}-bf16"),
+        _ => name.to_owned(),
+    }
+}
+
 /// The names of `--methods`: a comma-separated list, or `all`.
 pub(crate) fn names(methods: &str) -> anyhow::Result<Vec<String>> {
     if methods == "all" {

@@ -107,6 +107,22 @@ fn a_run_ends_with_a_table_and_leaves_its_files() {
 }
 
 #[test]
+fn the_warm_up_is_the_same_however_the_method_s_values_travel() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let hash = |name: &str, method: &[&str]| {
+        let out = dir.path().join(name);
+        let more = ["--warmup-epochs", "1", "--out", out.to_str().expect("text")];
+        let output = ends_well(&small(&[method, &more[..]].concat()));
+        let table = String::from_utf8(output.stdout).expect("text");
+        let row = table.lines().last().unwrap_or_default();
+        assert!(row.starts_with("spardl-bf16 "), "{table}");
+        summary(&out)["hash"].clone()
+    };
+    let by_option = hash("option", &["--method", "spardl", "--value-type", "bf16"]);
+    assert_eq!(by_option, hash("name", &["--method", "spardl-bf16"]));
+}
+
+#[test]
 fn a_killed_run_goes_on_and_ends_as_if_it_had_not_been() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
@@ -157,6 +173,18 @@ fn a_killed_run_goes_on_and_ends_as_if_it_had_not_been() {
 fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
     let cases: &[(&[&str], &str)] = &[
         (&["--dnn", "vgg17"], "unknown model vgg17"),
+        // The name is looked up before the data.
+        (
+            &[
+                "--dnn",
+                "vgg17",
+                "--dataset",
+                "mnist",
+                "--data-dir",
+                "/nonexistent",
+            ],
+            "unknown model vgg17",
+        ),
         (&["--dataset", "mnist"], "MNIST"),
         (
             &["--dataset", "mnist", "--data-dir", "/nonexistent"],
@@ -178,7 +206,16 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
             "spardl has teams, sag, residual",
         ),
         (&["--set", "spardl.teams=x", "--method", "spardl"], "teams"),
+        (
+            &["--seed", "18446744073709551615"],
+            "not in 0..=9223372036854775807",
+        ),
+        (
+            &["--train-samples", "18446744073709551615"],
+            "above 9223372036854775807",
+        ),
         (&["--keep-last", "0"], "--keep-last 0"),
+        (&["--bucket-elements", "0"], "--bucket-elements 0"),
         (&["--factor-masking"], "--momentum-correction"),
         (&["--density", "7"], "from 0 to 1"),
         (&["--lr", "0"], "--lr"),
@@ -214,17 +251,15 @@ fn a_directory_of_checkpoints_belongs_to_one_run() {
     refused(&[], "add --resume");
     refused(&["--resume", "--seed", "2"], "has --seed 1, not 2");
     refused(
-        &["--resume", "--batch-size", "4"],
-        "has --batch-size 8, not 4",
+        &["--resume", "--optimiser", "ok-topk", "--momentum", "0"],
+        "has --optimiser sgd, not ok-topk",
     );
-    let output = ends_well(&small(
-        &[&saving[..], &["--resume", "--lr", "0.01"]].concat(),
-    ));
+    let changed = ["--resume", "--lr", "0.01", "--batch-size", "4"];
+    let output = ends_well(&small(&[&saving[..], &changed].concat()));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        text.contains("going on with --lr 0.01; it was 0.05"),
-        "{text}"
-    );
+    for option in ["--lr 0.01; it was 0.05", "--batch-size 4; it was 8"] {
+        assert!(text.contains(&format!("going on with {option}")), "{text}");
+    }
 }
 
 #[test]
@@ -250,6 +285,8 @@ fn compare_puts_methods_side_by_side_and_saves_a_page() {
         "dense,spardl@0.05,spardl/local",
         "--seeds",
         "1,2",
+        "--link-gbits",
+        "25",
         "--out",
         out,
     ]);
@@ -271,6 +308,56 @@ fn compare_puts_methods_side_by_side_and_saves_a_page() {
     assert!(rows[1]["bytes_to_dense"].as_f64() > rows[2]["bytes_to_dense"].as_f64());
     let page = fs::read_to_string(dir.path().join("report.html")).expect("a page");
     assert!(page.contains("spardl/local"));
+    let link = "speed-up at 25 Gbit/s";
+    assert!(table.contains(link) && page.contains(link), "{table}");
+}
+
+#[test]
+fn only_dense_in_f32_is_what_others_are_compared_with() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().to_str().expect("text");
+    let mut args = small(&["--methods", "dense,spardl", "--value-type", "bf16"]);
+    args.extend(["--max-steps", "2", "--out", out]);
+    args[0] = "compare";
+    ends_well(&args);
+    let text = fs::read_to_string(dir.path().join("compare.json")).expect("rows");
+    let rows: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    let names: Vec<&Value> = rows.iter().map(|row| &row["method"]).collect();
+    assert_eq!(names, ["dense-bf16", "spardl-bf16"]);
+    assert!(rows.iter().all(|row| row["speedup"].is_null()), "{text}");
+}
+
+#[test]
+fn compare_goes_on_after_a_run_whose_numbers_went_wrong() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let compare = |name: &str, methods: &str| {
+        let out = dir.path().join(name);
+        let mut args = small(&["--methods", methods, "--seeds", "1,2", "--lr", "1e30"]);
+        // With nothing above its threshold hard-threshold never moves a parameter.
+        args.extend(["--set", "hard-threshold.threshold=1e30"]);
+        args.extend(["--weight-decay", "0", "--max-epochs", "1"]);
+        args.extend(["--out", out.to_str().expect("text")]);
+        args[0] = "compare";
+        let output = spardl(&args);
+        let errors = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let rows = fs::read_to_string(out.join("compare.json"));
+        let table = String::from_utf8(output.stdout).expect("text");
+        (table, errors, rows.unwrap_or_default())
+    };
+    let (table, errors, rows) = compare("some", "dense,hard-threshold");
+    let names: Vec<&str> = table.lines().filter_map(|l| l.split(' ').next()).collect();
+    assert_eq!(names, ["method", "hard-threshold"]);
+    assert!(errors.contains("dense seed 1  failed: step 2"), "{errors}");
+    let verdict = "spardl: 2 of 4 runs failed: dense seed 1, dense seed 2";
+    assert_eq!(errors.lines().last(), Some(verdict));
+    let rows: Vec<Value> = serde_json::from_str(&rows).expect("JSON");
+    assert_eq!((rows.len(), &rows[0]["seeds"]), (1, &Value::from(2)));
+    assert!(dir.path().join("some/report.html").exists());
+
+    let (table, errors, rows) = compare("none", "dense");
+    assert_eq!((table.as_str(), rows.as_str()), ("", ""), "nothing to show");
+    assert!(errors.contains("2 of 2 runs failed"), "{errors}");
 }
 
 #[test]
@@ -284,8 +371,67 @@ fn compare_refuses_what_it_could_not_tell_apart() {
         assert!(text.contains(expected), "{more:?}: {text}");
     };
     refused(&["--methods", "dense,spardl,dense"], "names dense twice");
+    refused(
+        &["--methods", "dense,dense-bf16", "--value-type", "bf16"],
+        "names dense-bf16 twice",
+    );
     refused(&["--methods", "dense", "--seeds", "3,3"], "names 3 twice");
+    refused(
+        &["--seeds", "1,18446744073709551615"],
+        "not in 0..=9223372036854775807",
+    );
+    for rate in ["0", "-1", "nan", "inf", "fast"] {
+        refused(&[&format!("--link-gbits={rate}")], "not a number above 0");
+    }
+    for latency in ["-1", "nan", "inf"] {
+        let given = format!("--link-latency={latency}");
+        refused(&[&given], "not a number from 0 up");
+    }
+    refused(&["--methods", "dense/local"], "leave out /local");
+    for ignored in [
+        &["--method", "spardl"][..],
+        &["--compression"],
+        &["--compressor", "spardl"],
+    ] {
+        refused(ignored, "compare takes --methods");
+    }
     refused(&["--target-accuracy", "90"], "90 % is 0.9");
+}
+
+/// The first 512 steps of the published run reduce the whole gradient.
+#[test]
+fn the_warm_up_of_ok_topk_has_the_published_length() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let text = fs::read_to_string(folder.join("vgg16_oktopk.sh")).expect("the example");
+    let (_, rest) = text.split_once("--warmup-epochs ").expect("a warm-up");
+    let epochs: f64 = rest
+        .split(' ')
+        .next()
+        .unwrap_or("")
+        .parse()
+        .expect("epochs");
+    let steps_per_epoch = 50_000 / (16 * 16);
+    let dense = (0..1000).take_while(|step| f64::from(*step) < epochs * f64::from(steps_per_epoch));
+    assert_eq!(dense.count(), 512);
+}
+
+/// Open MPI takes a host without a number for one slot.
+#[test]
+fn the_hosts_of_the_examples_have_room_for_their_ranks() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for entry in fs::read_dir(folder).expect("the examples") {
+        let path = entry.expect("a file").path();
+        let text = fs::read_to_string(&path).expect("text");
+        let (_, command) = text.split_once("mpiexec -n ").expect("how to launch it");
+        let (ranks, hosts) = command.split_once(" -host ").expect("hosts");
+        let hosts = hosts.split('"').next().unwrap_or_default();
+        let slots = hosts.split(',').map(|host| match host.split_once(':') {
+            Some((_, slots)) => slots.parse::<u32>().expect("a number"),
+            None => 1,
+        });
+        let slots: u32 = slots.sum();
+        assert_eq!(ranks.parse(), Ok(slots), "{}", path.display());
+    }
 }
 
 #[test]

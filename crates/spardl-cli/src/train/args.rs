@@ -6,6 +6,13 @@ use serde::Serialize;
 
 use crate::launch::TransportChoice;
 
+/// The largest integer of TOML, in which a configuration is saved.
+pub(crate) const LARGEST: u64 = i64::MAX as u64;
+
+/// Threads of this process that are workers, and threads of a worker: more are a slip of the finger.
+pub(crate) const MOST_WORKERS: u32 = 4096;
+pub(crate) const MOST_THREADS: u32 = 1024;
+
 /// How to train. What is not given comes from the file of --config, then from the defaults.
 #[derive(Clone, Debug, Default, clap::Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -23,7 +30,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Workers: threads of this process, or the ranks of the MPI job [default: 4; with MPI the number of ranks].
-    #[arg(long, visible_alias = "nworkers", value_name = "P", help_heading = "Job", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, visible_alias = "nworkers", value_name = "P", help_heading = "Job", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WORKERS)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workers: Option<u32>,
     /// Samples of a worker's step [default: 16].
@@ -35,7 +42,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_epochs: Option<u32>,
     /// Stop after that many steps.
-    #[arg(long, value_name = "N", help_heading = "Job")]
+    #[arg(long, value_name = "N", help_heading = "Job", value_parser = clap::value_parser!(u64).range(1..=LARGEST))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_steps: Option<u64>,
     /// Train on that many samples, always the same ones.
@@ -59,7 +66,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tokens: Option<String>,
     /// What everything random is drawn from [default: 1].
-    #[arg(long, value_name = "N", help_heading = "Job")]
+    #[arg(long, value_name = "N", help_heading = "Job", value_parser = clap::value_parser!(u64).range(..=LARGEST))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,
 
@@ -146,7 +153,7 @@ pub(crate) struct TrainArgs {
     /// Momentum [default: 0.9].
     #[arg(long, value_name = "X", help_heading = "Optimiser")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) momentum: Option<f32>,
+    pub(crate) momentum: Option<f64>,
     /// Nesterov's form of momentum.
     #[arg(long, help_heading = "Optimiser", num_args = 0..=1, default_missing_value = "true", value_name = "true|false", require_equals = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,7 +161,7 @@ pub(crate) struct TrainArgs {
     /// Weight decay [default: 0.0001].
     #[arg(long, value_name = "X", help_heading = "Optimiser")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) weight_decay: Option<f32>,
+    pub(crate) weight_decay: Option<f64>,
     /// Where the learning rate comes in: sgd (after the reduction: SparDL, ExDyna) or ok-topk (inside the residual) [default: sgd].
     #[arg(long, value_name = "sgd|ok-topk", help_heading = "Optimiser")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +177,7 @@ pub(crate) struct TrainArgs {
     /// The longest a worker's gradient may be (L2 norm).
     #[arg(long, value_name = "X", help_heading = "Optimiser")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) clip: Option<f32>,
+    pub(crate) clip: Option<f64>,
 
     /// Epochs from test to test; 0: only at the end [default: 1].
     #[arg(long, value_name = "N", help_heading = "Run")]
@@ -189,7 +196,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) checkpoint_dir: Option<PathBuf>,
     /// Steps from checkpoint to checkpoint [default: an epoch].
-    #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u64).range(1..=LARGEST))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) checkpoint_every: Option<u64>,
     /// Checkpoints that are kept [default: 2].
@@ -213,7 +220,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
     /// Threads that compute for a worker; with more than one the last bits may differ from run to run [default: 1].
-    #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads_per_worker: Option<u32>,
     /// A TOML file with options under the same names, all but --resume, --out, --transport; options given here win.

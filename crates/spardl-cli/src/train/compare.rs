@@ -3,10 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use spardl_algos::registry;
+use spardl_core::ValueType;
+use spardl_train::TrainError;
 use spardl_train::record::Summary;
 
-use super::args::TrainArgs;
+use super::args::{LARGEST, TrainArgs};
 use super::conduct::Conductor;
 use super::config::Config;
 use super::link::Link;
@@ -16,7 +19,7 @@ use super::watch::{Console, Point};
 use super::{save_config, save_summary, with_job};
 use crate::job::Job;
 use crate::method;
-use crate::output::{bad_request, print, say};
+use crate::output::{Said, bad_request, complain, print, say};
 
 /// Train the same network with several methods and put the results side by side.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,7 +35,7 @@ pub(crate) struct CompareArgs {
     )]
     methods: String,
     /// Seeds, comma-separated: each method is trained with each [default: the one of --seed].
-    #[arg(long, value_delimiter = ',', value_name = "N,..")]
+    #[arg(long, value_delimiter = ',', value_name = "N,..", value_parser = clap::value_parser!(u64).range(..=LARGEST))]
     seeds: Vec<u64>,
     /// Also tell the time until this test accuracy (0 to 1) was reached.
     #[arg(long, value_name = "X")]
@@ -48,6 +51,11 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     if train.resume || train.checkpoint_dir.is_some() {
         return Err(bad_request(
             "compare keeps no checkpoints: leave out --checkpoint-dir and --resume",
+        ));
+    }
+    if train.method.is_some() || train.compression || train.compressor.is_some() {
+        return Err(bad_request(
+            "compare takes --methods: leave out --method, --compression and --compressor",
         ));
     }
     let config = Config::resolve(train)?;
@@ -113,16 +121,24 @@ struct Variant {
 
 impl Plan {
     fn new(args: &CompareArgs, config: &Config) -> anyhow::Result<Self> {
-        let variants = match args.methods.as_str() {
+        let names = match args.methods.as_str() {
             "all" => method::names("all")?,
             list => list.split(',').map(|name| name.trim().to_owned()).collect(),
         };
+        let values = config.value_type()?;
+        let variants = names.iter().map(|name| Variant::parse(name, values));
+        let mut variants = variants.collect::<anyhow::Result<Vec<_>>>()?;
+        if args.methods == "all" {
+            // With bf16 values both dense ones are dense-bf16.
+            variants.dedup_by(|one, other| one.label == other.label);
+        }
         let seeds = match args.seeds.as_slice() {
             [] => vec![config.seed],
             seeds => seeds.to_vec(),
         };
         // Runs with the same name would be taken for one and write to one directory.
-        if let Some(twice) = repeated(&variants) {
+        let labels: Vec<&str> = variants.iter().map(|v| v.label.as_str()).collect();
+        if let Some(twice) = repeated(&labels) {
             return Err(bad_request(format!("--methods names {twice} twice")));
         }
         if let Some(twice) = repeated(&seeds) {
@@ -133,14 +149,32 @@ impl Plan {
                 "--target-accuracy {target} is not a part of all samples: 90 % is 0.9"
             )));
         }
-        let variants = variants.iter().map(|label| Variant::parse(label));
         Ok(Self {
-            variants: variants.collect::<anyhow::Result<_>>()?,
+            variants,
             seeds,
             target: args.target_accuracy,
             link: args.link,
             out: args.train.out.clone(),
         })
+    }
+
+    /// All runs, with the data of `first`.
+    fn runs(&self, base: &Config, first: &Conductor) -> anyhow::Result<Vec<Planned<'_>>> {
+        let mut runs = Vec::new();
+        for variant in &self.variants {
+            for &seed in &self.seeds {
+                let label = variant.label.as_str();
+                runs.push(Planned {
+                    label,
+                    name: match self.seeds.len() {
+                        1 => label.to_owned(),
+                        _ => format!("{label} seed {seed}"),
+                    },
+                    conductor: first.again(variant.config(base, seed))?,
+                });
+            }
+        }
+        Ok(runs)
     }
 }
 
@@ -151,20 +185,26 @@ fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
 }
 
 impl Variant {
-    /// `spardl`, `spardl@0.001`, `spardl/local`, `spardl@0.001/global-b`.
-    fn parse(label: &str) -> anyhow::Result<Self> {
-        let (rest, residual) = match label.split_once('/') {
+    /// `spardl`, `spardl@0.001`, `spardl/local`, `spardl@0.001/global-b`; the label says what it is: a bf16 method has -bf16.
+    fn parse(asked: &str, values: ValueType) -> anyhow::Result<Self> {
+        let (rest, residual) = match asked.split_once('/') {
             Some((rest, residual)) => (rest, Some(residual.to_owned())),
-            None => (label, None),
+            None => (asked, None),
         };
         let (name, density) = match rest.split_once('@') {
             Some((name, density)) => (name, Some(density.to_owned())),
             None => (rest, None),
         };
-        method::names(name)?;
+        let (entry, _) = registry::find(name).map_err(bad_request)?;
+        if let Some(rule) = residual.as_ref().filter(|_| entry.name != "spardl") {
+            return Err(bad_request(format!(
+                "--methods {asked}: only spardl and spardl-bf16 have residual rules: leave out /{rule}"
+            )));
+        }
+        let method = method::full_name(name, values);
         Ok(Self {
-            label: label.to_owned(),
-            method: name.to_owned(),
+            label: format!("{method}{}", &asked[name.len()..]),
+            method,
             density,
             residual,
         })
@@ -184,6 +224,13 @@ impl Variant {
     }
 }
 
+/// One run that is still to come.
+struct Planned<'a> {
+    label: &'a str,
+    name: String,
+    conductor: Conductor,
+}
+
 /// One run that ended.
 struct Ended {
     label: String,
@@ -191,49 +238,82 @@ struct Ended {
     curve: Vec<Point>,
 }
 
+impl Planned<'_> {
+    /// Trains and writes into `out`; `None` on ranks that have nothing to show.
+    fn train(&self, out: Option<&Path>, job: Option<&mut Job>) -> anyhow::Result<Option<Ended>> {
+        save_config(out, &self.conductor.config.to_toml()?)?;
+        let mut console = Console::new(&self.name, out);
+        let Some(summary) = self.conductor.train(job, &mut console)? else {
+            return Ok(None);
+        };
+        if let Some(dir) = out {
+            save_summary(dir, &summary)?;
+        }
+        Ok(Some(Ended {
+            label: self.label.to_owned(),
+            summary,
+            curve: console.into_curve(),
+        }))
+    }
+}
+
 fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     let prints = job.as_ref().is_none_or(|job| job.prints());
     let first = Conductor::new(base.clone(), false)?;
     // Everything is checked before the first long run.
-    let mut runs = Vec::new();
-    for variant in &plan.variants {
-        for &seed in &plan.seeds {
-            runs.push((variant, seed, first.again(variant.config(&base, seed))?));
-        }
-    }
+    let runs = plan.runs(&base, &first)?;
     if prints {
         say(&format!("# {}, {}", base.dnn, first.about_data()));
     }
-    let mut ended = Vec::new();
-    for (variant, seed, conductor) in &runs {
-        let name = match plan.seeds.len() {
-            1 => variant.label.clone(),
-            _ => format!("{} seed {seed}", variant.label),
-        };
+    let (mut ended, mut failed) = (Vec::new(), Vec::new());
+    for run in &runs {
         let out = plan.out.as_ref().filter(|_| prints);
-        let out = out.map(|dir| dir.join(name.replace([' ', '/', '@'], "-")));
-        save_config(out.as_deref(), &conductor.config.to_toml()?)?;
-        let mut console = Console::new(&name, out.as_deref());
-        let summary = conductor.train(job.as_deref_mut(), &mut console)?;
-        let curve = console.into_curve();
-        let Some(summary) = summary else {
-            continue;
-        };
-        if let Some(dir) = &out {
-            save_summary(dir, &summary)?;
+        let out = out.map(|dir| dir.join(run.name.replace([' ', '/', '@'], "-")));
+        match run.train(out.as_deref(), job.as_deref_mut()) {
+            Ok(done) => ended.extend(done),
+            Err(error) if is_own(&error) => {
+                if prints {
+                    say(&format!("{}  failed: {error}", run.name));
+                }
+                failed.push(run.name.as_str());
+            }
+            Err(error) => return Err(error),
         }
-        ended.push(Ended {
-            label: variant.label.clone(),
-            summary,
-            curve,
-        });
     }
-    match prints {
-        true => conclude(&base, plan, &ended),
-        false => Ok(()),
-    }
+    let shown = match ended.is_empty() {
+        true => Ok(()),
+        false => conclude(&base, plan, &ended),
+    };
+    shown.and(verdict(&failed, runs.len(), job))
 }
 
+/// Did the numbers of this run alone go wrong? All workers know then and are there for the next run.
+fn is_own(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(TrainError::NonFinite { .. } | TrainError::PastMending { .. })
+    )
+}
+
+/// An error when runs failed, on all ranks.
+fn verdict(failed: &[&str], runs: usize, job: Option<&mut Job>) -> anyhow::Result<()> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let names = failed.join(", ");
+    let error = anyhow!("{} of {runs} runs failed: {names}", failed.len());
+    let Some(job) = job else {
+        return Err(error);
+    };
+    if job.prints() {
+        complain(&error, "");
+    }
+    // Nobody leaves before rank 0 has spoken: the launcher ends a job when its first rank ends badly.
+    job.barrier()?;
+    Err(Said(1).into())
+}
+
+/// Shows and saves the runs that ended.
 fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
     let mut rows: Vec<Row> = Vec::new();
     for variant in &plan.variants {
@@ -242,12 +322,14 @@ fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
             .filter(|run| run.label == variant.label)
             .map(|run| &run.summary)
             .collect();
-        rows.push(Row::on(&variant.label, &runs, plan.link, plan.target));
+        if !runs.is_empty() {
+            rows.push(Row::new(&variant.label, &runs, plan.link, plan.target));
+        }
     }
     if let Some(dense) = rows.iter().find(|row| row.method == "dense").cloned() {
         rows.iter_mut().for_each(|row| row.compare(&dense));
     }
-    print(&table::text(&rows, Some(&plan.link)))?;
+    print(&table::text(&rows, plan.link))?;
     let Some(dir) = &plan.out else {
         return Ok(());
     };
@@ -263,7 +345,8 @@ fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
             });
         }
     }
-    report::save(dir, "spardl compare", &base.to_toml()?, &curves, &rows)?;
+    let text = base.to_toml()?;
+    report::save(dir, "spardl compare", &text, &curves, &rows, plan.link)?;
     say(&format!("written to {}", dir.display()));
     Ok(())
 }
@@ -274,4 +357,21 @@ fn save_rows(dir: &Path, rows: &[Row]) -> anyhow::Result<()> {
     fs::create_dir_all(dir)
         .and_then(|()| fs::write(&path, text))
         .with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_says_how_values_travel() {
+        let label = |asked: &str, values| Variant::parse(asked, values).expect("valid").label;
+        let (f32, bf16) = (ValueType::F32, ValueType::Bf16);
+        assert_eq!(label("dense", f32), "dense");
+        assert_eq!(label("dense-bf16", f32), "dense-bf16");
+        assert_eq!(label("dense", bf16), "dense-bf16");
+        assert_eq!(label("spardl-bf16", bf16), "spardl-bf16");
+        let both = label("spardl@0.05/local", bf16);
+        assert_eq!(both, "spardl-bf16@0.05/local");
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use anyhow::anyhow;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use spardl_algos::Dense;
 use spardl_burn::DeviceChoice;
 use spardl_core::{Algorithm, Layout};
 use spardl_drive::{DriveError, Transport, run_workers};
@@ -25,7 +26,6 @@ pub(crate) struct Conductor {
     pub(crate) config: Config,
     settings: Settings,
     method: Box<dyn Algorithm>,
-    dense: Box<dyn Algorithm>,
     data: Data,
     device: DeviceChoice,
 }
@@ -34,8 +34,9 @@ impl Conductor {
     /// Opens the data and builds the method.
     pub(crate) fn new(config: Config, resume: bool) -> anyhow::Result<Self> {
         let settings = config.settings(resume)?;
+        // A large data set takes minutes to open: a name with a typo is refused before.
+        spardl_burn::find(&config.dnn).map_err(bad_request)?;
         let method = config.algorithm(&config.method)?;
-        let dense = config.algorithm("dense")?;
         let device = device(&config.device)?;
         past::check(&config, resume)?;
         let data = data::open(&config.dataset, &config.request()?).map_err(bad_request)?;
@@ -43,7 +44,6 @@ impl Conductor {
             config,
             settings,
             method,
-            dense,
             data,
             device,
         })
@@ -54,7 +54,6 @@ impl Conductor {
         Ok(Self {
             settings: config.settings(false)?,
             method: config.algorithm(&config.method)?,
-            dense: config.algorithm("dense")?,
             data: self.data.clone(),
             device: self.device,
             config,
@@ -137,10 +136,12 @@ impl Conductor {
         let threads = self.config.threads_per_worker as usize;
         let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
         let mut model = Pooled { pool, model };
+        // A warm-up is the same before every method, however the values of the method travel.
+        let dense = Dense::default();
         let run = Run {
             settings: &self.settings,
             method: &*self.method,
-            dense: &*self.dense,
+            dense: &dense,
             data: &self.data,
         };
         train(&run, &mut model, transport, watch).map_err(|error| match error {

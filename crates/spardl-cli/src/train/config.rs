@@ -1,21 +1,21 @@
 //! The effective configuration of a run: defaults, a TOML file, flags, in this order.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use spardl_core::Algorithm;
+use spardl_core::{Algorithm, ValueType};
 use spardl_train::checkpoint::Checkpoints;
 use spardl_train::data::{Level, Objective, Request};
 use spardl_train::optimiser::{self, Rule};
 use spardl_train::schedule::{Density, LearningRate};
 use spardl_train::{OnNonFinite, Settings, buckets};
 
-use super::args::TrainArgs;
+use super::args::{LARGEST, MOST_THREADS, MOST_WORKERS, TrainArgs};
+use super::file;
 use crate::job;
-use crate::method::MethodArgs;
+use crate::method::{self, MethodArgs};
 use crate::output::bad_request;
 
 /// Everything that decides the result of a run. Saved beside it, it can be given to --config.
@@ -49,13 +49,13 @@ pub(crate) struct Config {
     pub(crate) lr_warmup_epochs: Option<f64>,
     pub(crate) lr_steps: Option<Vec<f64>>,
     pub(crate) lr_factor: f64,
-    pub(crate) momentum: f32,
+    pub(crate) momentum: f64,
     pub(crate) nesterov: bool,
-    pub(crate) weight_decay: f32,
+    pub(crate) weight_decay: f64,
     pub(crate) optimiser: String,
     pub(crate) momentum_correction: bool,
     pub(crate) factor_masking: bool,
-    pub(crate) clip: Option<f32>,
+    pub(crate) clip: Option<f64>,
     pub(crate) eval_every: u32,
     pub(crate) verify: bool,
     pub(crate) on_non_finite: String,
@@ -122,17 +122,20 @@ impl Config {
     pub(crate) fn resolve(args: &TrainArgs) -> anyhow::Result<Self> {
         let mut table = toml::Table::try_from(Self::default()).context("the defaults")?;
         if let Some(path) = &args.config {
-            let text = fs::read_to_string(path)
-                .map_err(|error| bad_request(format!("--config {}: {error}", path.display())))?;
-            let mut file: toml::Table =
-                toml::from_str(&text).map_err(|error| in_file(path, &error))?;
-            as_published(&mut file).map_err(|word| in_file(path, &word))?;
-            // Checked alone first, so that a complaint is about the file.
-            Self::deserialize(file.clone()).map_err(|error| in_file(path, &error))?;
+            let mut file = file::read(path)?;
+            if args.lr_schedule.is_some() {
+                // A saved file has the numbers of its own schedule: they would hide those of the one asked for.
+                file.remove("lr-steps");
+                file.remove("lr-warmup-epochs");
+            }
             table.extend(file);
         }
-        table.extend(toml::Table::try_from(args).context("the options")?);
-        let mut config = Self::deserialize(table).map_err(|error| bad_request(one_line(&error)))?;
+        let flags = toml::Table::try_from(args);
+        table.extend(
+            flags.map_err(|_| bad_request(format!("an option is above {LARGEST}: give less")))?,
+        );
+        let mut config =
+            Self::deserialize(table).map_err(|error| bad_request(file::one_line(&error)))?;
         if args.method.is_none() && (args.compression || args.compressor.is_some()) {
             config.method = match (&args.compressor, args.compression) {
                 (Some(name), true) => name.clone(),
@@ -146,6 +149,7 @@ impl Config {
             (!dir.is_empty()).then(|| dir.into())
         });
         config.fill_schedule()?;
+        config.check_bounds()?;
         Ok(config)
     }
 
@@ -220,11 +224,21 @@ impl Config {
             teams: self.teams,
             sag: self.sag.parse().map_err(bad_request)?,
             residual: self.residual.parse().map_err(bad_request)?,
-            value_type: self.value_type.parse().map_err(bad_request)?,
+            value_type: self.value_type()?,
             raw_indices: false,
             set: self.set.clone(),
         };
         args.build(name)
+    }
+
+    /// How values travel, unless the name of the method says it.
+    pub(crate) fn value_type(&self) -> anyhow::Result<ValueType> {
+        self.value_type.parse().map_err(bad_request)
+    }
+
+    /// The name of the method, with how its values travel.
+    pub(crate) fn method_name(&self) -> anyhow::Result<String> {
+        Ok(method::full_name(&self.method, self.value_type()?))
     }
 
     /// The loop's settings.
@@ -235,37 +249,21 @@ impl Config {
         };
         let from_zero = |name: &str, value: f64| match value.is_finite() && value >= 0.0 {
             true => Ok(value),
-            false => Err(bad_request(format!("--{name} {value} is below zero"))),
+            false => Err(bad_request(format!(
+                "--{name} {value} is not a number from 0 up"
+            ))),
         };
         if resume && self.checkpoint_dir.is_none() {
             return Err(bad_request(
                 "--resume needs --checkpoint-dir: where to go on from",
             ));
         }
-        let counts = [
-            ("max-epochs", u64::from(self.max_epochs)),
-            ("max-steps", self.max_steps.unwrap_or(1)),
-            ("workers", u64::from(self.workers.unwrap_or(1))),
-            ("batch-size", u64::from(self.batch_size)),
-            ("keep-last", self.keep_last as u64),
-            ("threads-per-worker", u64::from(self.threads_per_worker)),
-        ];
-        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
-            return Err(bad_request(format!("--{name} 0: at least 1 is needed")));
-        }
+        self.check_counts()?;
         for step in self.lr_steps.iter().flatten() {
             from_zero("lr-steps", *step)?;
         }
         if self.factor_masking && !self.momentum_correction {
             return Err(bad_request("--factor-masking needs --momentum-correction"));
-        }
-        if self.nesterov && self.momentum == 0.0 {
-            return Err(bad_request("--nesterov needs a --momentum above zero"));
-        }
-        if self.momentum_correction && self.momentum == 0.0 {
-            return Err(bad_request(
-                "--momentum-correction needs a --momentum above zero",
-            ));
         }
         Ok(Settings {
             batch_size: self.batch_size as usize,
@@ -281,7 +279,7 @@ impl Config {
             density: Density::parse(&self.density).map_err(bad_request)?,
             dense_epochs: from_zero("warmup-epochs", self.warmup_epochs)?,
             optimiser: self.optimiser()?,
-            bucket_elements: self.bucket_elements.max(1),
+            bucket_elements: self.bucket_elements,
             eval_every: self.eval_every,
             verify: self.verify,
             on_non_finite: one_of(
@@ -292,6 +290,38 @@ impl Config {
             timeout: Duration::from_secs_f64(positive("deadline", self.deadline)?.min(1e9)),
             checkpoints: self.checkpoints(resume)?,
         })
+    }
+
+    /// What is counted is there at least once.
+    fn check_counts(&self) -> anyhow::Result<()> {
+        let counts = [
+            ("max-epochs", u64::from(self.max_epochs)),
+            ("max-steps", self.max_steps.unwrap_or(1)),
+            ("workers", u64::from(self.workers.unwrap_or(1))),
+            ("batch-size", u64::from(self.batch_size)),
+            ("bucket-elements", self.bucket_elements as u64),
+            ("checkpoint-every", self.checkpoint_every.unwrap_or(1)),
+            ("keep-last", self.keep_last as u64),
+            ("threads-per-worker", u64::from(self.threads_per_worker)),
+        ];
+        match counts.iter().find(|(_, count)| *count == 0) {
+            Some((name, _)) => Err(bad_request(format!("--{name} 0: at least 1 is needed"))),
+            None => Ok(()),
+        }
+    }
+
+    /// A file may ask for no more than flags. Only what was asked for is looked at: an MPI job may have more ranks.
+    fn check_bounds(&self) -> anyhow::Result<()> {
+        let bounds = [
+            ("workers", self.workers.unwrap_or(1), MOST_WORKERS),
+            ("threads-per-worker", self.threads_per_worker, MOST_THREADS),
+        ];
+        match bounds.iter().find(|(_, count, most)| count > most) {
+            Some((name, count, most)) => Err(bad_request(format!(
+                "--{name} {count}: at most {most} are possible"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn checkpoints(&self, resume: bool) -> anyhow::Result<Option<Checkpoints>> {
@@ -308,24 +338,31 @@ impl Config {
     }
 
     fn optimiser(&self) -> anyhow::Result<optimiser::Options> {
-        let in_range = |name: &str, value: f32| match (0.0..1.0).contains(&value) {
-            true => Ok(value),
-            false => Err(bad_request(format!(
+        // A configuration has what was asked for to all digits; what counts is the f32 that the optimiser makes of it.
+        let in_range = |name: &str, value: f64| match value as f32 {
+            single if (0.0..1.0).contains(&single) => Ok(single),
+            _ => Err(bad_request(format!(
                 "--{name} {value} is not from 0 to below 1"
             ))),
         };
         let rules = [("sgd", Rule::Sgd), ("ok-topk", Rule::OkTopk)];
         let rule = one_of("optimiser", &self.optimiser, &rules)?;
         let momentum = in_range("momentum", self.momentum)?;
+        if self.nesterov && momentum == 0.0 {
+            return Err(bad_request("--nesterov needs a --momentum above zero"));
+        }
+        if self.momentum_correction && momentum == 0.0 {
+            return Err(bad_request(
+                "--momentum-correction needs a --momentum above zero",
+            ));
+        }
         if rule == Rule::OkTopk && momentum != 0.0 && !self.momentum_correction {
             return Err(bad_request(
                 "--optimiser ok-topk has no momentum after the reduction: set --momentum 0 or --momentum-correction",
             ));
         }
-        if self
-            .clip
-            .is_some_and(|clip| !(clip.is_finite() && clip > 0.0))
-        {
+        let clip = self.clip.map(|clip| clip as f32);
+        if clip.is_some_and(|clip| !(clip.is_finite() && clip > 0.0)) {
             return Err(bad_request("--clip must be above zero"));
         }
         Ok(optimiser::Options {
@@ -335,34 +372,9 @@ impl Config {
             weight_decay: in_range("weight-decay", self.weight_decay)?,
             momentum_correction: self.momentum_correction,
             factor_masking: self.factor_masking,
-            clip: self.clip,
+            clip,
         })
     }
-}
-
-/// Takes the published names of options, and numbers where a schedule may stand.
-fn as_published(file: &mut toml::Table) -> Result<(), &'static str> {
-    use toml::Value::{Boolean, Float, Integer, String};
-    if let Some(workers) = file.remove("nworkers") {
-        file.entry("workers").or_insert(workers);
-    }
-    let method = match (file.remove("compression"), file.remove("compressor")) {
-        (None, None) => None,
-        (None | Some(Boolean(false)), None | Some(String(_))) => Some("dense".to_owned()),
-        (Some(Boolean(true)), None) => Some("spardl".to_owned()),
-        (Some(Boolean(true)), Some(String(name))) => Some(name),
-        (_, Some(String(_))) => return Err("compression is true or false"),
-        _ => return Err("compressor is the name of a method, in quotes"),
-    };
-    if let Some(method) = method {
-        file.entry("method").or_insert(String(method));
-    }
-    match file.get("density") {
-        Some(Float(density)) => file.insert("density".to_owned(), String(density.to_string())),
-        Some(Integer(density)) => file.insert("density".to_owned(), String(density.to_string())),
-        _ => None,
-    };
-    Ok(())
 }
 
 /// The value of a name, or a complaint that lists the names.
@@ -377,21 +389,10 @@ fn one_of<V: Copy>(option: &str, name: &str, known: &[(&str, V)]) -> anyhow::Res
     })
 }
 
-fn in_file(path: &std::path::Path, error: &impl std::fmt::Display) -> anyhow::Error {
-    bad_request(format!("--config {}: {}", path.display(), one_line(error)))
-}
-
-/// The parser's complaint without its drawing of the place.
-fn one_line(error: &impl std::fmt::Display) -> String {
-    let text = error.to_string();
-    let lines = text.lines().map(str::trim);
-    let words =
-        lines.filter(|line| !line.is_empty() && !line.contains('|') && !line.starts_with('^'));
-    words.collect::<Vec<_>>().join("; ")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -432,6 +433,46 @@ mod tests {
     }
 
     #[test]
+    fn a_schedule_that_is_asked_for_replaces_the_numbers_of_the_file() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let saved = Config {
+            lr_schedule: "spardl".to_owned(),
+            lr_warmup_epochs: Some(10.0),
+            lr_steps: Some(vec![81.0, 122.0, 155.0]),
+            ..Config::default()
+        };
+        fs::write(file.path(), saved.to_toml().expect("text")).expect("written");
+        let with = |lr_schedule: Option<&str>, lr_steps: Option<Vec<f64>>| {
+            let args = TrainArgs {
+                config: Some(file.path().to_owned()),
+                lr_schedule: lr_schedule.map(str::to_owned),
+                lr_steps,
+                ..TrainArgs::default()
+            };
+            let config = Config::resolve(&args).expect("valid");
+            (config.lr_warmup_epochs, config.lr_steps.unwrap_or_default())
+        };
+        assert_eq!(with(None, None), (Some(10.0), vec![81.0, 122.0, 155.0]));
+        assert_eq!(with(Some("exdyna"), None), (Some(5.0), vec![150.0, 250.0]));
+        assert_eq!(with(Some("constant"), None), (Some(0.0), Vec::new()));
+        let own = Some(vec![7.0]);
+        assert_eq!(with(Some("exdyna"), own), (Some(5.0), vec![7.0]));
+    }
+
+    #[test]
+    fn numbers_are_saved_as_they_were_given() {
+        let config = Config::default();
+        let text = config.to_toml().expect("text");
+        for line in ["momentum = 0.9", "weight-decay = 0.0001"] {
+            assert!(text.lines().any(|saved| saved == line), "{text}");
+        }
+        let table = toml::Table::try_from(&config).expect("a table");
+        assert_eq!(table["momentum"].as_float(), Some(0.9));
+        let options = config.optimiser().expect("valid");
+        assert_eq!((options.momentum, options.weight_decay), (0.9, 1e-4));
+    }
+
+    #[test]
     fn as_published_a_compressor_needs_compression() {
         let resolve = |compression, compressor: Option<&str>, method: Option<&str>| {
             let args = TrainArgs {
@@ -462,6 +503,13 @@ mod tests {
         assert!(refuse(|c| c.on_non_finite = "hope".to_owned()).contains("stop, skip"));
         assert!(refuse(|c| c.optimiser = "ok-topk".to_owned()).contains("--momentum 0"));
         assert!(refuse(|c| c.clip = Some(0.0)).contains("--clip"));
+        assert!(refuse(|c| c.clip = Some(1e-60)).contains("--clip"));
+        assert!(refuse(|c| c.momentum = 0.999_999_999_999).contains("--momentum"));
+        assert!(refuse(|c| c.checkpoint_every = Some(0)).contains("--checkpoint-every 0"));
+        assert!(refuse(|c| c.bucket_elements = 0).contains("--bucket-elements 0"));
+        let from_zero = "is not a number from 0 up";
+        assert!(refuse(|c| c.lr_steps = Some(vec![f64::NAN])).contains(from_zero));
+        assert!(refuse(|c| c.warmup_epochs = f64::INFINITY).contains(from_zero));
         let error = Config::default().settings(true).expect_err("no directory");
         assert!(error.to_string().contains("--checkpoint-dir"));
     }

@@ -6,11 +6,21 @@ use spardl_train::record::Summary;
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Link {
     /// The network for which the speed-up is worked out: Gbit/s.
-    #[arg(long = "link-gbits", default_value_t = 1.0, value_name = "GBIT")]
+    #[arg(long = "link-gbits", default_value_t = 1.0, value_name = "GBIT", value_parser = rate)]
     pub(crate) gbits: f64,
     /// The network for which the speed-up is worked out: microseconds of a round.
-    #[arg(long = "link-latency", default_value_t = 50.0, value_name = "US")]
+    #[arg(long = "link-latency", default_value_t = 50.0, value_name = "US", value_parser = latency)]
     pub(crate) latency_us: f64,
+}
+
+fn rate(text: &str) -> Result<f64, &'static str> {
+    let number = text.parse().ok().filter(|x: &f64| x.is_finite());
+    number.filter(|x| *x > 0.0).ok_or("not a number above 0")
+}
+
+fn latency(text: &str) -> Result<f64, &'static str> {
+    let number = text.parse().ok().filter(|x: &f64| x.is_finite());
+    number.filter(|x| *x >= 0.0).ok_or("not a number from 0 up")
 }
 
 impl Default for Link {

@@ -4,6 +4,7 @@ mod args;
 mod compare;
 mod conduct;
 mod config;
+mod file;
 mod link;
 mod past;
 mod report;
@@ -26,6 +27,7 @@ use crate::launch::{self, Launcher, TransportChoice};
 use crate::output::{bad_request, print, say};
 use conduct::Conductor;
 use config::Config;
+use link::Link;
 use table::Row;
 use watch::Console;
 
@@ -105,17 +107,19 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
         ));
         save_config(out, &text)?;
     }
-    let mut console = Console::new(&conductor.config.method, out);
+    let name = conductor.config.method_name()?;
+    let mut console = Console::new(&name, out);
     let Some(summary) = conductor.train(job.take(), &mut console)? else {
         return Ok(());
     };
     let curve = console.into_curve();
-    let rows = [Row::new(&conductor.config.method, &[&summary])];
-    print(&table::text(&rows, None))?;
+    let link = Link::default();
+    let rows = [Row::new(&name, &[&summary], link, None)];
+    print(&table::text(&rows, link))?;
     if let Some(dir) = out {
         save_summary(dir, &summary)?;
         let runs = [report::Run {
-            name: conductor.config.method.clone(),
+            name,
             summary: &summary,
             curve: &curve,
         }];
@@ -125,6 +129,7 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
             &conductor.config.to_toml()?,
             &runs,
             &rows,
+            link,
         )?;
     }
     Ok(())

@@ -8,6 +8,7 @@ use spardl_train::chart::{Chart, Page, Series, Table};
 use spardl_train::record::{EpochRecord, Summary};
 
 use super::config::Config;
+use super::link::Link;
 use super::table::{self, Row};
 use super::watch::Point;
 
@@ -25,11 +26,12 @@ pub(crate) fn save(
     config: &str,
     runs: &[Run<'_>],
     rows: &[Row],
+    link: Link,
 ) -> anyhow::Result<()> {
     let command: Vec<String> = std::env::args().skip(1).collect();
     let results = Table {
         title: "Results".to_owned(),
-        columns: table::headings(None),
+        columns: table::headings(link),
         rows: rows.iter().map(table::cells).collect(),
     };
     let usual = Config::default().to_toml()?;

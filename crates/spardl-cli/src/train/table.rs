@@ -32,13 +32,8 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The mean of runs of the same method.
-    pub(crate) fn new(method: &str, runs: &[&Summary]) -> Self {
-        Self::on(method, runs, Link::default(), None)
-    }
-
-    /// The same, on that network, with the time to an accuracy.
-    pub(crate) fn on(method: &str, runs: &[&Summary], link: Link, target: Option<f64>) -> Self {
+    /// The mean of runs of the same method, on that network, with the time to an accuracy.
+    pub(crate) fn new(method: &str, runs: &[&Summary], link: Link, target: Option<f64>) -> Self {
         let mean = |value: &dyn Fn(&Summary) -> f64| {
             runs.iter().map(|run| value(run)).sum::<f64>() / runs.len().max(1) as f64
         };
@@ -104,9 +99,8 @@ fn mean_of(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| sum / values.len() as f64)
 }
 
-/// The names of the columns.
-pub(crate) fn headings(link: Option<&Link>) -> Vec<String> {
-    let link = link.copied().unwrap_or_default();
+/// The names of the columns, for that network.
+pub(crate) fn headings(link: Link) -> Vec<String> {
     let names = [
         "method",
         "test acc %",
@@ -153,7 +147,7 @@ pub(crate) fn cells(row: &Row) -> Vec<String> {
 }
 
 /// All rows as text.
-pub(crate) fn text(rows: &[Row], link: Option<&Link>) -> String {
+pub(crate) fn text(rows: &[Row], link: Link) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(headings(link));

@@ -1,0 +1,102 @@
+//! The file of --config.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::config::Config;
+use crate::output::bad_request;
+
+/// The options of a file.
+pub(super) fn read(path: &Path) -> anyhow::Result<toml::Table> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| bad_request(format!("--config {}: {error}", path.display())))?;
+    let mut file: toml::Table = toml::from_str(&text).map_err(|error| in_file(path, &error))?;
+    as_published(&mut file).map_err(|word| in_file(path, &word))?;
+    // Checked alone first, so that a complaint is about the file.
+    Config::deserialize(file.clone()).map_err(|error| in_file(path, &error))?;
+    Ok(file)
+}
+
+/// Takes the published names of options, and numbers where a schedule may stand.
+fn as_published(file: &mut toml::Table) -> Result<(), &'static str> {
+    use toml::Value::{Boolean, Float, Integer, String};
+    if let Some(workers) = file.remove("nworkers") {
+        file.entry("workers").or_insert(workers);
+    }
+    let compression = match file.remove("compression") {
+        None => None,
+        Some(Boolean(on)) => Some(on),
+        Some(_) => return Err("compression is true or false"),
+    };
+    let compressor = match file.remove("compressor") {
+        None => None,
+        Some(String(name)) => Some(name),
+        Some(_) => return Err("compressor is the name of a method, in quotes"),
+    };
+    let method = match (compression, compressor) {
+        (None, None) => None,
+        (Some(true), name) => Some(name.unwrap_or_else(|| "spardl".to_owned())),
+        (None | Some(false), _) => Some("dense".to_owned()),
+    };
+    if let Some(method) = method {
+        file.entry("method").or_insert(String(method));
+    }
+    match file.get("density") {
+        Some(Float(density)) => file.insert("density".to_owned(), String(density.to_string())),
+        Some(Integer(density)) => file.insert("density".to_owned(), String(density.to_string())),
+        _ => None,
+    };
+    Ok(())
+}
+
+fn in_file(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
+    bad_request(format!("--config {}: {}", path.display(), one_line(error)))
+}
+
+/// The parser's complaint without its drawing of the place.
+pub(super) fn one_line(error: &impl std::fmt::Display) -> String {
+    // "3 | lr = x", "  |", "  |      ^"
+    let is_drawing = |line: &&str| {
+        let margin = line.split_once('|').map(|(margin, _)| margin.trim());
+        margin.is_some_and(|margin| margin.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim);
+    let words = lines.filter(|line| !line.is_empty() && !is_drawing(line));
+    words.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::TrainArgs;
+    use super::*;
+
+    #[test]
+    fn a_complaint_about_a_file_is_one_line_that_says_what_is_wrong() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let refuse = |text: &str| {
+            fs::write(file.path(), text).expect("written");
+            let args = TrainArgs {
+                config: Some(file.path().to_owned()),
+                ..TrainArgs::default()
+            };
+            let error = Config::resolve(&args).expect_err(text).to_string();
+            assert!(!error.contains('\n') && !error.contains('^'), "{error}");
+            error
+        };
+        assert!(refuse("lr = \"a|b\"").contains("\"a|b\", expected f64; in `lr`"));
+        let syntax = refuse("seed = 1\nlr = = 2 | 3");
+        assert!(
+            syntax.contains("at line 2") && !syntax.contains("2 | lr"),
+            "{syntax}"
+        );
+        assert!(refuse("compression = 3").contains("compression is true or false"));
+        let both = refuse("compression = 3\ncompressor = \"gtopk\"");
+        assert!(both.contains("compression is true or false"), "{both}");
+        assert!(refuse("workers = 5000").contains("--workers 5000: at most 4096"));
+        assert!(refuse("threads-per-worker = 2000").contains("at most 1024"));
+        assert!(refuse("compressor = 3").contains("compressor is the name"));
+    }
+}
