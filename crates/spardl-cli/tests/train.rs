@@ -165,6 +165,9 @@ fn a_killed_run_goes_on_and_ends_as_if_it_had_not_been() {
         steps.iter().map(|step| step["loss"].clone()).collect()
     };
     assert_eq!(losses(&whole), losses(&half), "one clean log");
+    let epochs = lines(&Path::new(&half).join("epochs.jsonl"));
+    let numbers: Vec<_> = epochs.iter().map(|epoch| epoch["epoch"].as_u64()).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6].map(Some), "every epoch once");
     let kept = fs::read_dir(&saved).expect("the directory").count();
     assert_eq!(kept, 2, "the last two and no half-written one");
 }
@@ -260,6 +263,35 @@ fn a_directory_of_checkpoints_belongs_to_one_run() {
     for option in ["--lr 0.01; it was 0.05", "--batch-size 4; it was 8"] {
         assert!(text.contains(&format!("going on with {option}")), "{text}");
     }
+    assert_eq!(text.matches("going on with").count(), 2, "{text}");
+}
+
+#[test]
+fn a_run_that_goes_on_at_the_end_of_an_epoch_has_one_log_and_one_curve() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+    let (out, saved) = (path("out"), path("saved"));
+    let run = |more: &[&str]| {
+        let saving = ["--checkpoint-dir", &saved, "--out", &out];
+        ends_well(&small(&[&saving[..], more].concat()));
+    };
+    run(&["--max-epochs", "1"]);
+    run(&["--max-epochs", "3", "--resume"]);
+    let epochs = lines(&Path::new(&out).join("epochs.jsonl"));
+    let numbers: Vec<_> = epochs.iter().map(|epoch| epoch["epoch"].as_u64()).collect();
+    assert_eq!(numbers, [1, 2, 3].map(Some));
+    // The curve goes from the first step of the first process to the last of the second.
+    let page = fs::read_to_string(Path::new(&out).join("report.html")).expect("a page");
+    let (_, chart) = page
+        .split_once("aria-label=\"Loss against step\"")
+        .expect("a chart");
+    let (_, axis) = chart.split_once("data-x=\"").expect("an axis");
+    let ends: Vec<f64> = axis
+        .split(['\"', ' '])
+        .take(2)
+        .map(|end| end.parse().expect("a number"))
+        .collect();
+    assert!(ends[0] <= 1.0 && ends[1] >= 78.0, "{ends:?}");
 }
 
 #[test]

@@ -148,6 +148,7 @@ impl Conductor {
             TrainError::Data(_)
             | TrainError::Misfit { .. }
             | TrainError::NoCheckpoint { .. }
+            | TrainError::OtherData { .. }
             | TrainError::Drive(DriveError::Config { .. }) => bad_request(error),
             other => other.into(),
         })

@@ -76,7 +76,18 @@ fn density_one_is_dense_up_to_rounding() {
         ..settings()
     };
     let dense = train_all(4, "dense", &settings, &data);
-    for method in ["spardl", "topk-a", "ok-topk", "gtopk", "topk-dsa"] {
+    // Those that aim at a threshold or at a rank instead of taking k entries may leave some behind.
+    let estimates = [
+        "exdyna",
+        "gaussian-k",
+        "hard-threshold",
+        "micro",
+        "power-sgd",
+    ];
+    for method in registry::METHODS.iter().map(|entry| entry.name) {
+        if estimates.contains(&method) {
+            continue;
+        }
         let sparse = train_all(4, method, &settings, &data);
         for (a, b) in sparse[0].parameters.iter().zip(&dense[0].parameters) {
             assert!(
