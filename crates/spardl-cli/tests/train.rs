@@ -189,6 +189,11 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
             "unknown model vgg17",
         ),
         (&["--dataset", "mnist"], "MNIST"),
+        (&["--image-size", "5"], "expected 12 to 256"),
+        (
+            &["--dataset", "mnist", "--image-size", "32"],
+            "--image-size is for imagenet and synthetic",
+        ),
         (
             &["--dataset", "mnist", "--data-dir", "/nonexistent"],
             "/nonexistent",

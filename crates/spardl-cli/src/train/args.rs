@@ -53,6 +53,10 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "N", help_heading = "Job")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) test_samples: Option<usize>,
+    /// Rows and columns of an image, for imagenet and synthetic [default: 224 and 16].
+    #[arg(long, value_name = "N", help_heading = "Job")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) image_size: Option<usize>,
     /// Tokens of a sequence, for text.
     #[arg(long, value_name = "N", help_heading = "Job")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -31,6 +31,7 @@ pub(crate) struct Config {
     pub(crate) max_steps: Option<u64>,
     pub(crate) train_samples: Option<usize>,
     pub(crate) test_samples: Option<usize>,
+    pub(crate) image_size: Option<usize>,
     pub(crate) length: Option<usize>,
     pub(crate) vocabulary: Option<usize>,
     pub(crate) tokens: String,
@@ -79,6 +80,7 @@ impl Default for Config {
             max_steps: None,
             train_samples: None,
             test_samples: None,
+            image_size: None,
             length: None,
             vocabulary: None,
             tokens: "words".to_owned(),
@@ -214,7 +216,7 @@ impl Config {
                 &self.tokens,
                 &[("words", Level::Words), ("characters", Level::Characters)],
             )?,
-            size: None,
+            size: self.image_size,
         })
     }
 

@@ -163,6 +163,13 @@ pub fn open(name: &str, request: &Request) -> Result<Data, DataError> {
             known: known.join(", "),
         });
     };
+    if request.size.is_some() && !["imagenet", "synthetic"].contains(&set.name) {
+        let problem = format!(
+            "the samples of {} have one size: --image-size is for imagenet and synthetic",
+            set.title
+        );
+        return Err(DataError::Request(problem));
+    }
     let mut data = (set.open)(request)?;
     let seed = |word| random::combine(request.seed, word);
     data.train = subset::first(data.train, request.train_samples, seed(1), "training")?;
