@@ -191,6 +191,15 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
         (&["--dataset", "mnist"], "MNIST"),
         (&["--image-size", "5"], "expected 12 to 256"),
         (
+            &[
+                "--momentum-correction",
+                "--factor-masking",
+                "--residual",
+                "none",
+            ],
+            "--factor-masking needs a residual",
+        ),
+        (
             &["--dataset", "mnist", "--image-size", "32"],
             "--image-size is for imagenet and synthetic",
         ),
@@ -432,6 +441,7 @@ fn compare_refuses_what_it_could_not_tell_apart() {
     ] {
         refused(ignored, "compare takes --methods");
     }
+    refused(&["--methods", "dense@0.1,spardl"], "leave out the density");
     refused(&["--target-accuracy", "90"], "90 % is 0.9");
 }
 

@@ -47,8 +47,11 @@ impl<T: Transport> Worker<'_, T> {
             Some(every) => self.position.step.is_multiple_of(every.max(1)),
             None => self.position.step_of_epoch >= self.steps_per_epoch(),
         };
-        if due || self.is_last_step() {
+        self.owed |= due;
+        // While steps are dropped the parameters may be past mending: older checkpoints are not given up for such ones.
+        if (self.owed && self.skipped == 0) || self.is_last_step() {
             self.save(checkpoints)?;
+            self.owed = false;
         }
         Ok(())
     }

@@ -71,6 +71,22 @@ pub enum TrainError {
         /// Where one was looked for.
         dir: String,
     },
+    /// There are only damaged ones to go on from.
+    #[error(
+        "no checkpoint in {dir} is whole: move them away to start anew there, or name another directory"
+    )]
+    AllDamaged {
+        /// Where they are.
+        dir: String,
+    },
+    /// A checkpoint that may be whole and cannot be read here and now.
+    #[error("{what}: {advice}, or move it away to go on from the one before it")]
+    Barred {
+        /// Which one, and why.
+        what: String,
+        /// What would help.
+        advice: String,
+    },
     /// A checkpoint of something else.
     #[error("the checkpoint of step {step} does not fit: {what}")]
     Misfit {

@@ -22,6 +22,10 @@ pub(crate) struct Origin {
     data: String,
     /// The units of its residual.
     optimiser: Rule,
+    /// Has it a velocity?
+    momentum: bool,
+    /// Is that each worker's own?
+    momentum_correction: bool,
 }
 
 impl Origin {
@@ -58,7 +62,21 @@ impl Origin {
                     .to_owned(),
             );
         }
-        None
+        let with = |yes| if yes { "with" } else { "without" };
+        let kinds = [
+            ("momentum", self.momentum, now.momentum),
+            (
+                "--momentum-correction",
+                self.momentum_correction,
+                now.momentum_correction,
+            ),
+        ];
+        let (name, before, now) = kinds.into_iter().find(|(_, before, now)| before != now)?;
+        Some(format!(
+            "it was made {} {name}, and this run is {}: give the same, or start another run in another directory",
+            with(before),
+            with(now)
+        ))
     }
 }
 
@@ -73,6 +91,8 @@ impl<T: Transport> Worker<'_, T> {
             seed: settings.seed,
             data: self.data.train.clone(),
             optimiser: settings.optimiser.rule,
+            momentum: settings.optimiser.momentum != 0.0,
+            momentum_correction: settings.optimiser.momentum_correction,
         }
     }
 }

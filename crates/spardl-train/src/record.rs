@@ -199,6 +199,8 @@ pub struct Start<'a> {
     pub steps_per_epoch: u64,
     /// Steps done before.
     pub done: u64,
+    /// Seconds of training before.
+    pub seconds: f64,
     /// The epochs done before.
     pub past: &'a [EpochRecord],
 }

@@ -37,7 +37,10 @@ impl<T: Transport> Worker<'_, T> {
         let store = Store::new(&checkpoints.dir, checkpoints.keep);
         let Some(checkpoint) = self.agree_on_checkpoint(&store)? else {
             let dir = checkpoints.dir.display().to_string();
-            return Err(TrainError::NoCheckpoint { dir });
+            return Err(match store.list()?.is_empty() {
+                true => TrainError::NoCheckpoint { dir },
+                false => TrainError::AllDamaged { dir },
+            });
         };
         self.load(&checkpoint)?;
         if self.is_first() {
@@ -66,20 +69,24 @@ impl<T: Transport> Worker<'_, T> {
                 needed.push(twin(checkpoint, rank));
                 needed
             });
-            let words = checked.as_ref().map_or_else(
-                |damage| format!("{}{damage}", if damage.is_lasting() { '-' } else { '!' }),
-                |_| String::new(),
-            );
+            let words = match &checked {
+                Ok(_) => String::new(),
+                Err(damage) => match damage.remedy() {
+                    Some(remedy) => format!("!{damage}\n{remedy}"),
+                    None => format!("-{damage}"),
+                },
+            };
             let all = self.synchroniser.gather(words.as_bytes())?;
             let word = |mark: u8| {
                 let said = all.iter().find(|words| words.first() == Some(&mark))?;
                 Some(String::from_utf8_lossy(&said[1..]).into_owned())
             };
-            if let Some(what) = word(b'!') {
-                let what = format!(
-                    "{what}: make it readable, or move it away to go on from the one before it"
-                );
-                return Err(TrainError::Misfit { step, what });
+            if let Some(words) = word(b'!') {
+                let (what, advice) = words.split_once('\n').unwrap_or((&words, ""));
+                return Err(TrainError::Barred {
+                    what: what.to_owned(),
+                    advice: advice.to_owned(),
+                });
             }
             match (word(b'-'), checked) {
                 (None, Ok(checkpoint)) => return Ok(Some(checkpoint)),

@@ -138,7 +138,9 @@ pub(crate) struct Worker<'a, T> {
     sampler: Sampler,
     pub(crate) position: Position,
     /// Steps dropped since the last one that was not.
-    skipped: u32,
+    pub(crate) skipped: u32,
+    /// Is a checkpoint due?
+    pub(crate) owed: bool,
 }
 
 impl<'a, T: Transport> Worker<'a, T> {
@@ -183,6 +185,7 @@ impl<'a, T: Transport> Worker<'a, T> {
                 ..Position::default()
             },
             skipped: 0,
+            owed: false,
         })
     }
 
@@ -193,6 +196,7 @@ impl<'a, T: Transport> Worker<'a, T> {
                 epochs,
                 steps_per_epoch: self.sampler.steps() as u64,
                 done: self.position.step,
+                seconds: self.position.seconds,
                 past: &self.position.epochs,
             })?;
         }
@@ -285,7 +289,7 @@ impl<'a, T: Transport> Worker<'a, T> {
         }
         synchroniser.accumulate(gradient, accumulated);
         let mask = |offset: usize, update: Update<'_>, residual: &[f32]| {
-            // Without a residual nothing is held back, and momentum has nothing to be carried away by.
+            // Whole gradients hold nothing back: momentum has nothing to be carried away by.
             if residual.is_empty() {
                 return;
             }

@@ -253,18 +253,11 @@ fn scalars_come_back_with_right_checksums() {
 }
 
 #[test]
-fn a_resumed_run_says_from_which_step_on() {
+fn a_second_run_has_a_file_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    let mut first = TensorBoard::create(dir.path()).unwrap();
-    first.scalar("loss", 12, 1.0).unwrap();
-    first.flush().unwrap();
-    let mut board = TensorBoard::resume(dir.path(), 10).unwrap();
-    board.scalar("loss", 11, 2.0).unwrap();
-    board.flush().unwrap();
-    assert_ne!(first.path(), board.path());
-    let version = Event::Version("brain.Event:2".to_owned());
-    let scalar = Event::Scalar("loss".to_owned(), 11, 2.0);
-    assert_eq!(read(board.path()), [version, Event::Start(11), scalar]);
+    let first = TensorBoard::create(dir.path()).unwrap();
+    let second = TensorBoard::create(dir.path()).unwrap();
+    assert_ne!(first.path(), second.path());
 }
 
 #[test]

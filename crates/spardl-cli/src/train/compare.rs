@@ -16,7 +16,7 @@ use super::link::Link;
 use super::report;
 use super::table::{self, Row};
 use super::watch::{Console, Point};
-use super::{save_config, save_summary, with_job};
+use super::{remove_results, save_config, save_summary, with_job};
 use crate::job::Job;
 use crate::method;
 use crate::output::{Said, bad_request, complain, print, say};
@@ -201,6 +201,11 @@ impl Variant {
                 "--methods {asked}: only spardl and spardl-bf16 have residual rules: leave out /{rule}"
             )));
         }
+        if density.is_some() && entry.name.starts_with("dense") {
+            return Err(bad_request(format!(
+                "--methods {asked}: {name} reduces whole gradients: leave out the density"
+            )));
+        }
         let method = method::full_name(name, values);
         Ok(Self {
             label: format!("{method}{}", &asked[name.len()..]),
@@ -264,6 +269,7 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
     let runs = plan.runs(&base, &first)?;
     if prints {
         say(&format!("# {}, {}", base.dnn, first.about_data()));
+        plan.out.as_deref().map_or(Ok(()), remove_results)?;
     }
     let (mut ended, mut failed) = (Vec::new(), Vec::new());
     for run in &runs {

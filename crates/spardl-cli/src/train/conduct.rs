@@ -18,7 +18,7 @@ use crate::memory::{available, gigabytes};
 use crate::output::bad_request;
 
 /// Arrays as long as the gradient that a worker needs: parameters twice (ours and the engine's), gradient twice, velocity,
-/// residual twice, a dense update.
+/// residual twice, a dense update. What a pass keeps of every layer comes on top, and grows with the batch.
 const ARRAYS: u64 = 8;
 
 /// A run whose parts are all there.
@@ -80,7 +80,10 @@ impl Conductor {
             Some(job) => neighbours(job)?,
             None => self.config.workers.unwrap_or(4),
         };
-        fits(layout.len().into(), here.into(), available())?;
+        let optimiser = &self.settings.optimiser;
+        let arrays =
+            ARRAYS + u64::from(optimiser.momentum_correction) + u64::from(optimiser.factor_masking);
+        fits(u64::from(layout.len()) * arrays, here.into(), available())?;
         let Some(job) = job else {
             return self.train_threads(watch).map(Some);
         };
@@ -148,6 +151,8 @@ impl Conductor {
             TrainError::Data(_)
             | TrainError::Misfit { .. }
             | TrainError::NoCheckpoint { .. }
+            | TrainError::AllDamaged { .. }
+            | TrainError::Barred { .. }
             | TrainError::OtherData { .. }
             | TrainError::Drive(DriveError::Config { .. }) => bad_request(error),
             other => other.into(),
@@ -173,11 +178,11 @@ fn device(name: &str) -> anyhow::Result<DeviceChoice> {
 }
 
 /// Refuses a run that needs more memory than there is, before it starts.
-fn fits(parameters: u64, workers: u64, available: Option<u64>) -> anyhow::Result<()> {
-    let needed = 4 * parameters * ARRAYS * workers;
+fn fits(elements: u64, workers: u64, available: Option<u64>) -> anyhow::Result<()> {
+    let needed = 4 * elements * workers;
     match available {
         Some(available) if needed > available => Err(bad_request(format!(
-            "{workers} workers with {parameters} parameters need {} of memory and {} are available: take fewer workers or a \
+            "{workers} workers need {} of memory for the arrays of their replicas and {} are available: take fewer workers or a \
              smaller network",
             gigabytes(needed),
             gigabytes(available)
@@ -230,9 +235,9 @@ mod tests {
 
     #[test]
     fn a_run_that_does_not_fit_is_refused() {
-        assert!(fits(1_000_000, 4, Some(200_000_000)).is_ok());
-        assert!(fits(1_000_000, 4, None).is_ok());
-        let error = fits(100_000_000, 8, Some(16_000_000_000)).expect_err("too much");
+        assert!(fits(8_000_000, 4, Some(200_000_000)).is_ok());
+        assert!(fits(8_000_000, 4, None).is_ok());
+        let error = fits(800_000_000, 8, Some(16_000_000_000)).expect_err("too much");
         let text = error.to_string();
         assert!(
             text.contains("25.6 GB") && text.contains("16.0 GB"),

@@ -134,7 +134,11 @@ impl Config {
         }
         let flags = toml::Table::try_from(args);
         table.extend(
-            flags.map_err(|_| bad_request(format!("an option is above {LARGEST}: give less")))?,
+            flags.map_err(|error| {
+                bad_request(format!(
+                    "an option cannot be saved ({error}): numbers go up to {LARGEST}, paths must be text"
+                ))
+            })?,
         );
         let mut config =
             Self::deserialize(table).map_err(|error| bad_request(file::one_line(&error)))?;
@@ -266,6 +270,11 @@ impl Config {
         }
         if self.factor_masking && !self.momentum_correction {
             return Err(bad_request("--factor-masking needs --momentum-correction"));
+        }
+        if self.factor_masking && self.residual == "none" {
+            return Err(bad_request(
+                "--factor-masking needs a residual to tell what was delivered: leave out --residual none",
+            ));
         }
         Ok(Settings {
             batch_size: self.batch_size as usize,

@@ -12,6 +12,7 @@ mod table;
 mod watch;
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
@@ -135,13 +136,29 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
     Ok(())
 }
 
+/// Makes the directory of a run and writes its configuration. The results of an earlier run must not pass for this one's.
 fn save_config(out: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let Some(dir) = out else {
         return Ok(());
     };
+    remove_results(dir)?;
     let path = dir.join("config.toml");
     let written = fs::create_dir_all(dir).and_then(|()| fs::write(&path, text));
     written.with_context(|| format!("writing {}", path.display()))
+}
+
+/// Removes what only a run that ended well writes.
+fn remove_results(dir: &Path) -> anyhow::Result<()> {
+    for name in ["summary.json", "compare.json", "report.html"] {
+        let path = dir.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn save_summary(dir: &Path, summary: &Summary) -> anyhow::Result<()> {

@@ -66,12 +66,7 @@ impl Console {
 
     /// Adds a step to the curve.
     fn draw(&mut self, record: &StepRecord) {
-        let local = record.compute_ms + record.select_ms + record.merge_ms + record.apply_ms;
-        // The steps before a resume are drawn again from the first one on.
-        if record.step == 1 {
-            self.seconds = 0.0;
-        }
-        self.seconds += (local + record.wait_ms) / 1e3;
+        self.seconds += seconds(record);
         self.curve.push(Point {
             step: record.step,
             seconds: self.seconds,
@@ -96,11 +91,12 @@ impl Watch for Console {
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(250));
         }
-        self.seconds = start.past.last().map_or(0.0, |epoch| epoch.seconds);
-        let Some(out) = &mut self.out else {
-            return Ok(());
+        let before = match &mut self.out {
+            Some(out) => out.open(start)?,
+            None => Vec::new(),
         };
-        let before = out.open(start)?;
+        let took: f64 = before.iter().map(seconds).sum();
+        self.seconds = (start.seconds - took).max(0.0);
         before.iter().for_each(|record| self.draw(record));
         Ok(())
     }
@@ -138,31 +134,25 @@ impl Drop for Console {
 }
 
 impl Out {
-    /// Opens the files, and gives the steps that an earlier part of the run wrote down.
+    /// Opens the files, and gives the steps that an earlier part of the run wrote down. Only these are kept as they are: an epoch
+    /// at whose end a checkpoint was made is closed again, and TensorBoard takes nothing back.
     fn open(&mut self, start: &Start<'_>) -> Result<Vec<StepRecord>, EventsError> {
-        let (steps, epochs) = (self.dir.join("steps.jsonl"), self.dir.join("epochs.jsonl"));
-        // Rewritten: an epoch that a checkpoint was made at the end of is closed again.
-        let mut epochs = JsonLines::create(epochs)?;
+        let steps = self.dir.join("steps.jsonl");
+        let (steps, before) = match start.done {
+            0 => (JsonLines::create(steps)?, Vec::new()),
+            done => JsonLines::resume(steps, done)?,
+        };
+        let mut writers = Writers {
+            steps,
+            epochs: JsonLines::create(self.dir.join("epochs.jsonl"))?,
+            board: TensorBoard::create(&self.dir)?,
+        };
+        before.iter().try_for_each(|record| writers.show(record))?;
         start
             .past
             .iter()
-            .try_for_each(|record| epochs.append(record))?;
-        let (steps, before, board) = match start.done {
-            0 => (
-                JsonLines::create(steps)?,
-                Vec::new(),
-                TensorBoard::create(&self.dir)?,
-            ),
-            done => {
-                let (steps, before) = JsonLines::resume(steps, done)?;
-                (steps, before, TensorBoard::resume(&self.dir, done)?)
-            }
-        };
-        self.writers = Some(Writers {
-            steps,
-            epochs,
-            board,
-        });
+            .try_for_each(|record| writers.epoch(record))?;
+        self.writers = Some(writers);
         Ok(before)
     }
 }
@@ -170,6 +160,11 @@ impl Out {
 impl Writers {
     fn step(&mut self, record: &StepRecord) -> Result<(), EventsError> {
         self.steps.append(record)?;
+        self.show(record)
+    }
+
+    /// Tells TensorBoard of a step.
+    fn show(&mut self, record: &StepRecord) -> Result<(), EventsError> {
         let scalars = [
             ("train/loss", record.loss),
             ("train/lr", record.lr),
@@ -201,6 +196,12 @@ impl Writers {
         }
         self.board.flush()
     }
+}
+
+/// What a step took.
+fn seconds(record: &StepRecord) -> f64 {
+    let local = record.compute_ms + record.select_ms + record.merge_ms + record.apply_ms;
+    (local + record.wait_ms) / 1e3
 }
 
 /// One epoch on one line.

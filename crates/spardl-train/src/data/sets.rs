@@ -118,7 +118,7 @@ pub const SETS: &[Set] = &[
     Set {
         name: "imagenet",
         title: "ImageNet",
-        about: "photographs of any size, made 3 x 224 x 224, a class for each folder; decoded when needed, cropped at random",
+        about: "photographs of any size, made 3 x 224 x 224 (or --image-size), a class for each folder; decoded when needed, cropped at random",
         expects: "train/ and val/ with a folder of JPEG (or PNG) files for each class, here or in imagenet/",
         source: "get ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar from https://image-net.org (after registration) \
                  and unpack them into a folder per class",

@@ -1,7 +1,7 @@
 //! What a run writes while it goes: one JSON object per line for programs, TensorBoard event files for eyes.
 //!
-//! Both can go on after a resume: [`JsonLines::resume`] cuts what came after the checkpoint, [`TensorBoard::resume`] tells
-//! TensorBoard to forget it.
+//! After a resume [`JsonLines::resume`] cuts what came after the checkpoint and gives what came before it, and a new
+//! [`TensorBoard`] file, to which that is written again, takes the place of the old ones.
 
 mod lines;
 mod tensorboard;

@@ -20,24 +20,12 @@ pub struct TensorBoard {
 }
 
 impl TensorBoard {
-    /// A new event file in `dir`, which is made when missing. TensorBoard shows nothing of older files beside it.
+    /// A new event file in `dir`, which is made when missing. TensorBoard shows nothing of older files beside it: a run that goes on
+    /// writes its past again.
     ///
     /// # Errors
     /// When the disk says no.
     pub fn create(dir: &Path) -> Result<Self, EventsError> {
-        Self::begin(dir, 0)
-    }
-
-    /// Goes on after the checkpoint of `step`, in a new file: TensorBoard drops what older files say about later steps.
-    ///
-    /// # Errors
-    /// When the disk says no.
-    pub fn resume(dir: &Path, step: u64) -> Result<Self, EventsError> {
-        Self::begin(dir, step.saturating_add(1))
-    }
-
-    /// A new file that replaces what older ones say from step `first` on.
-    fn begin(dir: &Path, first: u64) -> Result<Self, EventsError> {
         disk::create_dir(dir)?;
         let now = seconds();
         let (path, file) =
@@ -50,7 +38,7 @@ impl TensorBoard {
         board.write(&event)?;
         let mut session = Message::default();
         session.varint(STATUS, START);
-        let mut event = Message::event(now, first);
+        let mut event = Message::event(now, 0);
         event.bytes(SESSION_LOG, &session.0);
         board.write(&event)?;
         board.flush()?;

@@ -58,10 +58,14 @@ pub enum Problem {
 }
 
 impl Damage {
-    /// Is it lost for good? Otherwise the file may be whole, and someone else, or a moment later, may read it.
+    /// What would help, where the file may be whole and someone else, or a moment later, may read it.
     #[must_use]
-    pub fn is_lasting(&self) -> bool {
-        !matches!(self.problem, Problem::Unreadable(_) | Problem::Format(_))
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self.problem {
+            Problem::Unreadable(_) => Some("make it readable"),
+            Problem::Format(_) => Some("use the version that wrote it"),
+            _ => None,
+        }
     }
 }
 

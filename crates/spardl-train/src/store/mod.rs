@@ -251,22 +251,34 @@ impl Store {
             if entry.step <= step {
                 continue;
             }
-            if !matches!(entry.kind, Kind::Public) {
-                self.delete(&entry)?;
-                continue;
-            }
-            let public = self.public(entry.step);
-            let place = self
-                .dir
-                .join(format!("{}.{DAMAGED}", public_name(entry.step)));
-            disk::remove_dir(&place)?;
-            disk::rename(&public, &place)?;
+            let from = match entry.kind {
+                Kind::Public => self.public(entry.step),
+                Kind::Hidden(REPLACED) => self.hidden(entry.step, REPLACED),
+                // Never was whole, or no longer wanted.
+                Kind::Hidden(_) => {
+                    self.delete(&entry)?;
+                    continue;
+                }
+            };
+            let place = self.free_place(entry.step);
+            disk::rename(&from, &place)?;
             places.push(place);
         }
         if !places.is_empty() {
             disk::sync_dir(&self.dir)?;
         }
         Ok(places)
+    }
+
+    /// Where a damaged checkpoint can go without being in the way of an earlier one.
+    fn free_place(&self, step: u64) -> PathBuf {
+        let name = format!("{}.{DAMAGED}", public_name(step));
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let places = std::iter::once(name.clone()).chain(numbered);
+        let mut places = places.map(|name| self.dir.join(name));
+        places
+            .find(|place| !place.exists())
+            .expect("there is always another number")
     }
 
     /// Deletes what publishing `newest` made old, and what was left behind.

@@ -8,9 +8,9 @@ use spardl_train::optimiser::Rule;
 use spardl_train::record::Summary;
 use spardl_train::schedule::{Density, LearningRate};
 use spardl_train::store::{Arrays, Store, rank_file};
-use spardl_train::{Data, Settings, TrainError, data};
+use spardl_train::{Data, OnNonFinite, Settings, TrainError, data};
 
-use super::{Ended, images, saving, settings, train_all};
+use super::{Ended, images, saving, settings, train_all, train_models};
 
 /// `max_steps` steps with checkpoints in `dir`.
 fn run(
@@ -363,6 +363,41 @@ fn nothing_to_go_on_from_is_said() {
 }
 
 #[test]
+fn when_none_is_whole_that_is_said() {
+    let data = images();
+    let dir = tempfile::tempdir().unwrap();
+    run(2, "spardl", dir.path(), 10, false, &data);
+    for step in ["step-000000005", "step-000000010"] {
+        fs::write(dir.path().join(step).join(rank_file(0, 2)), "").unwrap();
+    }
+    for worker in run(2, "spardl", dir.path(), 12, true, &data) {
+        let error = worker.summary.expect_err("nothing whole");
+        assert!(matches!(error, TrainError::AllDamaged { .. }), "{error}");
+    }
+    assert_eq!(Store::new(dir.path(), 2).list().unwrap(), [10, 5]);
+}
+
+#[test]
+fn a_checkpoint_waits_for_a_step_that_counts() {
+    let data = images();
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Settings {
+        max_steps: Some(8),
+        on_non_finite: OnNonFinite::Skip,
+        checkpoints: saving(dir.path(), false),
+        ..settings()
+    };
+    let ended = train_models(2, "spardl", &settings, &data, |model| {
+        model.breaks = Some((1, 5));
+    });
+    for worker in ended {
+        worker.summary.expect("goes on");
+    }
+    // Due after the fifth step, which was dropped.
+    assert_eq!(Store::new(dir.path(), 2).list().unwrap(), [8, 6]);
+}
+
+#[test]
 fn other_momentum_settings_are_refused() {
     let data = images();
     let dir = tempfile::tempdir().unwrap();
@@ -374,6 +409,9 @@ fn other_momentum_settings_are_refused() {
     settings.optimiser.momentum = 0.0;
     for worker in run_with(2, "spardl", &data, &settings) {
         let error = worker.summary.expect_err("another optimiser").to_string();
-        assert!(error.contains("other momentum settings"), "{error}");
+        assert!(
+            error.contains("made with momentum, and this run is without"),
+            "{error}"
+        );
     }
 }
