@@ -229,7 +229,7 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
         ),
         (
             &["--train-samples", "18446744073709551615"],
-            "above 9223372036854775807",
+            "numbers go up to 9223372036854775807",
         ),
         (&["--keep-last", "0"], "--keep-last 0"),
         (&["--bucket-elements", "0"], "--bucket-elements 0"),
