@@ -134,7 +134,7 @@ impl<T: Transport> Worker<'_, T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     pub(crate) warming_up: bool,
-    /// Steps done with the method, or of the warm-up.
+    /// Steps done, those of the warm-up included.
     pub(crate) steps: u64,
 }
 

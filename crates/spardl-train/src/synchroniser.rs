@@ -27,7 +27,7 @@ pub struct Synchroniser<'a, T> {
     /// Only empty while the transport moves from one driver to the next.
     driver: Option<Driver<T>>,
     warming_up: bool,
-    /// Steps done with the method in use: methods count from where they begin.
+    /// Steps done, those of the warm-up included: what methods take turns by.
     steps: u64,
 }
 
@@ -74,7 +74,7 @@ impl<'a, T: Transport> Synchroniser<'a, T> {
         self.warming_up
     }
 
-    /// Steps done with the method in use, which is dense during the warm-up.
+    /// Steps done, those of the warm-up included.
     pub const fn steps(&self) -> u64 {
         self.steps
     }
@@ -89,7 +89,6 @@ impl<'a, T: Transport> Synchroniser<'a, T> {
             self.driver = Some(drive(transport, self.plan.method, &self.plan)?);
         }
         self.warming_up = false;
-        self.steps = 0;
         Ok(())
     }
 
