@@ -24,10 +24,10 @@ use spardl_core::phase::Broadcast;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine,
-    Partition, ProtocolError, Received, Selector, Support, Tally, ValueType, World,
+    MethodStats, Partition, ProtocolError, Received, Round, Selector, Support, ValueType, World,
 };
 
-use crate::mask::{Agree, AgreeCost, Masked, Next, cost, raw_indices_bound};
+use crate::mask::{Agree, AgreeCost, Masked, cost, raw_indices_bound};
 
 /// All-reduce at the top-k indices of a rotating leader.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +53,7 @@ impl Algorithm for CltK {
             k: 0,
             leader: 0,
             broadcast: None,
-            tally: Tally::default(),
+            stats: MethodStats::default(),
         };
         let values = self.codec.values;
         Ok(Box::new(Masked::new(world, layout.len(), values, follow)))
@@ -90,7 +90,7 @@ struct Follow {
     k: usize,
     leader: usize,
     broadcast: Option<Broadcast>,
-    tally: Tally,
+    stats: MethodStats,
 }
 
 impl Follow {
@@ -109,11 +109,7 @@ impl Follow {
         self.selector.pass(feedback, gradient, &[self.k]);
         self.selector
             .take_top(0, feedback.work(), self.k, ValueType::F32, &mut top);
-        self.tally = Tally {
-            rescans: self.selector.rescans(),
-            selected: top.len() as u64,
-            ..Tally::default()
-        };
+        self.stats = self.selector.stats();
         top.indices
     }
 }
@@ -123,7 +119,7 @@ impl Agree for Follow {
         let len = self.len();
         self.k = input.k.min(len as usize);
         self.leader = (input.step % u64::from(self.world.size())) as usize;
-        self.tally = Tally::default();
+        self.stats = MethodStats::default();
         let leads = self.leader == self.world.rank().index();
         let indices = if leads && !self.is_full() {
             self.lead(feedback, input.gradient)
@@ -138,12 +134,17 @@ impl Agree for Follow {
         self.broadcast = Some(broadcast);
     }
 
-    fn next(&mut self, _: &mut Feedback) -> Result<Next, ProtocolError> {
+    fn round(&mut self, _: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        Ok(self.broadcast.as_ref().and_then(Broadcast::round))
+    }
+
+    fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
+        let broadcast = self.broadcast.as_mut().expect("a step is under way");
+        broadcast.absorb(received)
+    }
+
+    fn agreed(&mut self) -> Result<Vec<u32>, ProtocolError> {
         let broadcast = self.broadcast.take().expect("a step is under way");
-        if let Some(round) = broadcast.round() {
-            self.broadcast = Some(broadcast);
-            return Ok(Next::Exchange(round));
-        }
         let (items, len) = (broadcast.into_items(), self.len());
         let mut indices = Vec::new();
         items.read(self.leader, |reader| {
@@ -153,16 +154,11 @@ impl Agree for Follow {
         if self.is_full() {
             indices = (0..len).collect();
         }
-        Ok(Next::Agreed(indices))
+        Ok(indices)
     }
 
-    fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
-        let broadcast = self.broadcast.as_mut().expect("a step is under way");
-        broadcast.absorb(received)
-    }
-
-    fn tally(&self) -> Tally {
-        self.tally
+    fn stats(&self) -> MethodStats {
+        self.stats
     }
 }
 

@@ -16,8 +16,8 @@
 
 use spardl_core::phase::{AllReduce, all_reduce_bytes};
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine,
-    ProtocolError, Received, Support, Tally, Turn, Update, ValueType, World, schedule,
+    Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodStats,
+    ProtocolError, Received, Round, Support, Update, ValueType, World, schedule,
 };
 
 /// Dense all-reduce over the reduce-scatter and all-gather schedules that work for any P.
@@ -82,39 +82,33 @@ struct Worker {
     reduce: AllReduce,
 }
 
-impl Worker {
-    fn turn(&mut self, feedback: &mut Feedback) -> Turn {
-        self.reduce
-            .round(feedback.work_mut())
-            .map_or(Turn::Done, Turn::Exchange)
-    }
-}
-
 impl Machine for Worker {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         feedback.load(input.gradient);
         self.reduce = AllReduce::new(self.world.everyone(), self.len, self.values);
-        self.turn(feedback)
     }
 
-    fn resume(
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        Ok(self.reduce.round(feedback.work_mut()))
+    }
+
+    fn absorb(
         &mut self,
         feedback: &mut Feedback,
         received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
-        self.reduce.absorb(feedback.work_mut(), received)?;
-        Ok(self.turn(feedback))
+    ) -> Result<(), ProtocolError> {
+        self.reduce.absorb(feedback.work_mut(), received)
     }
 
     fn update<'a>(&'a self, feedback: &'a Feedback) -> Update<'a> {
         Update::Dense(feedback.work())
     }
 
-    fn tally(&self) -> Tally {
+    fn stats(&self) -> MethodStats {
         let (position, size) = (self.world.rank().index(), self.world.size() as usize);
-        Tally {
+        MethodStats {
             entries_sent: all_reduce_bytes(position, size, self.len, 1),
-            ..Tally::default()
+            ..MethodStats::default()
         }
     }
 }

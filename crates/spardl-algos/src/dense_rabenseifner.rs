@@ -20,8 +20,8 @@ use std::ops::Range;
 use spardl_core::codec::{add_values, decode_values, encode_values};
 use spardl_core::schedule::{Fold, core_position, fold};
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, Partition,
-    Payload, ProtocolError, Rank, Received, Round, Tally, Turn, Update, ValueType, World,
+    Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodStats,
+    Partition, Payload, ProtocolError, Rank, Received, Round, Update, ValueType, World,
 };
 
 /// Dense all-reduce by recursive halving and doubling.
@@ -158,10 +158,15 @@ struct Worker {
     done: usize,
 }
 
-impl Worker {
-    fn turn(&mut self, feedback: &mut Feedback) -> Turn {
+impl Machine for Worker {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
+        feedback.load(input.gradient);
+        self.done = 0;
+    }
+
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
         let Some(hop) = self.hops.get(self.done) else {
-            return Turn::Done;
+            return Ok(None);
         };
         let data = feedback.work_mut();
         if let Some(finished) = hop.round_first.clone() {
@@ -179,22 +184,14 @@ impl Worker {
         if let Some((from, range)) = hop.receive.clone() {
             round = round.expect(rank(from), range.len() * self.values.bytes());
         }
-        Turn::Exchange(round)
-    }
-}
-
-impl Machine for Worker {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
-        feedback.load(input.gradient);
-        self.done = 0;
-        self.turn(feedback)
+        Ok(Some(round))
     }
 
-    fn resume(
+    fn absorb(
         &mut self,
         feedback: &mut Feedback,
         received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
+    ) -> Result<(), ProtocolError> {
         let Hop {
             receive, reduce, ..
         } = &self.hops[self.done];
@@ -209,18 +206,18 @@ impl Machine for Worker {
             })?;
         }
         self.done += 1;
-        Ok(self.turn(feedback))
+        Ok(())
     }
 
     fn update<'a>(&'a self, feedback: &'a Feedback) -> Update<'a> {
         Update::Dense(feedback.work())
     }
 
-    fn tally(&self) -> Tally {
+    fn stats(&self) -> MethodStats {
         let sent = |hop: &Hop| hop.send.as_ref().map(|(_, range)| range.len() as u64);
-        Tally {
+        MethodStats {
             entries_sent: self.hops.iter().filter_map(sent).sum(),
-            ..Tally::default()
+            ..MethodStats::default()
         }
     }
 }

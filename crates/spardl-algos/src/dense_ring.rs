@@ -15,8 +15,8 @@
 use spardl_core::codec::{add_values, decode_values, encode_values};
 use spardl_core::schedule::{RingHop, ring};
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, Partition,
-    Payload, ProtocolError, Received, Round, Tally, Turn, Update, ValueType, World,
+    Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodStats,
+    Partition, Payload, ProtocolError, Received, Round, Update, ValueType, World,
 };
 
 /// Dense all-reduce around a ring.
@@ -79,10 +79,15 @@ struct Worker {
     done: usize,
 }
 
-impl Worker {
-    fn turn(&mut self, feedback: &mut Feedback) -> Turn {
+impl Machine for Worker {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
+        feedback.load(input.gradient);
+        self.done = 0;
+    }
+
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
         let Some(&hop) = self.hops.get(self.done) else {
-            return Turn::Done;
+            return Ok(None);
         };
         let data = feedback.work_mut();
         let bytes = |block| self.blocks.block_len(block) as usize * self.values.bytes();
@@ -96,26 +101,18 @@ impl Worker {
         }
         let (everyone, position) = (self.world.everyone(), self.world.rank().index());
         let before = position + everyone.size() - 1;
-        Turn::Exchange(
+        Ok(Some(
             Round::new()
                 .send(everyone.rank(position + 1), payload)
                 .expect(everyone.rank(before), bytes(hop.received)),
-        )
-    }
-}
-
-impl Machine for Worker {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
-        feedback.load(input.gradient);
-        self.done = 0;
-        self.turn(feedback)
+        ))
     }
 
-    fn resume(
+    fn absorb(
         &mut self,
         feedback: &mut Feedback,
         received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
+    ) -> Result<(), ProtocolError> {
         let hop = self.hops[self.done];
         let block = &mut feedback.work_mut()[self.blocks.range(hop.received)];
         received.read(0, |reader| {
@@ -126,18 +123,18 @@ impl Machine for Worker {
             }
         })?;
         self.done += 1;
-        Ok(self.turn(feedback))
+        Ok(())
     }
 
     fn update<'a>(&'a self, feedback: &'a Feedback) -> Update<'a> {
         Update::Dense(feedback.work())
     }
 
-    fn tally(&self) -> Tally {
+    fn stats(&self) -> MethodStats {
         let sent = |hop: &RingHop| u64::from(self.blocks.block_len(hop.sent));
-        Tally {
+        MethodStats {
             entries_sent: self.hops.iter().map(sent).sum(),
-            ..Tally::default()
+            ..MethodStats::default()
         }
     }
 }

@@ -408,7 +408,7 @@ mod tests {
                 let own = select.select(&mut selector, &mut feedback, input, ValueType::F32);
                 let got: Vec<usize> = own.indices.iter().map(|&i| i as usize).collect();
                 assert_eq!(got, expected, "{preset:?} step {seed}");
-                assert!(selector.rescans() <= 6, "{} rescans", selector.rescans());
+                assert!(selector.stats().rescans <= 6, "{:?}", selector.stats());
             }
         }
     }

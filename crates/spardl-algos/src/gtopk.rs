@@ -30,8 +30,8 @@ use spardl_core::phase::Broadcast;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, Entries, Feedback, HEADER_LEN, Input, Laws, Layout,
-    Machine, Partition, Payload, ProtocolError, Received, Round, Selector, SparseVec, Support,
-    Tally, Turn, Update, World, list,
+    Machine, MethodStats, Partition, Payload, ProtocolError, Received, Round, Selector, SparseVec,
+    Support, Update, World, list,
 };
 
 use crate::Options;
@@ -200,7 +200,7 @@ impl Worker {
             codec.decode_entries(reader, 0, len, self.k, &mut theirs)
         })?;
         if is_huge(&self.own) || is_huge(&theirs) {
-            feedback.raise();
+            feedback.flag_non_finite();
         }
         let sum = list::sum(&self.own, &theirs);
         let (kept, dropped) = list::split_top(&sum, self.k, codec.values);
@@ -234,26 +234,6 @@ impl Worker {
         self.selector.settle_final(0, feedback.work_mut(), finals);
         Ok(())
     }
-
-    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
-        if let Phase::Tree(level) = self.phase {
-            if level < ceil_log2(self.world.size() as usize) {
-                return Ok(Turn::Exchange(self.climb(level)));
-            }
-            self.phase = Phase::Broadcast(self.descend());
-        }
-        match std::mem::replace(&mut self.phase, Phase::Tree(0)) {
-            Phase::Broadcast(broadcast) => match broadcast.round() {
-                Some(round) => {
-                    self.copies += round.sends.len() as u64;
-                    self.phase = Phase::Broadcast(broadcast);
-                    Ok(Turn::Exchange(round))
-                }
-                None => self.finish(feedback, broadcast).map(|()| Turn::Done),
-            },
-            Phase::Tree(_) => Ok(Turn::Done),
-        }
-    }
 }
 
 /// Could what a worker drops in up to 32 merges overflow in its array? Nobody else would learn of that at the end, so such
@@ -267,7 +247,7 @@ fn is_huge(list: &Entries) -> bool {
 }
 
 impl Machine for Worker {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         self.k = input.k.min(self.len() as usize);
         self.selector.pass(feedback, input.gradient, &[self.k]);
         self.own.clear();
@@ -276,34 +256,51 @@ impl Machine for Worker {
             .take_top(0, feedback.work(), self.k, values, &mut self.own);
         (self.entries_sent, self.copies) = (0, 0);
         self.phase = Phase::Tree(0);
-        self.turn(feedback)
-            .expect("nothing has come from outside yet")
     }
 
-    fn resume(
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        if let Phase::Tree(level) = self.phase {
+            if level < ceil_log2(self.world.size() as usize) {
+                return Ok(Some(self.climb(level)));
+            }
+            self.phase = Phase::Broadcast(self.descend());
+        }
+        let round = match &self.phase {
+            Phase::Broadcast(broadcast) => broadcast.round(),
+            Phase::Tree(_) => None,
+        };
+        if let Some(round) = &round {
+            self.copies += round.sends.len() as u64;
+        } else if let Phase::Broadcast(broadcast) =
+            std::mem::replace(&mut self.phase, Phase::Tree(0))
+        {
+            self.finish(feedback, broadcast)?;
+        }
+        Ok(round)
+    }
+
+    fn absorb(
         &mut self,
         feedback: &mut Feedback,
         received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
+    ) -> Result<(), ProtocolError> {
         match &mut self.phase {
             Phase::Tree(level) => {
                 *level += 1;
-                self.merge(feedback, received)?;
+                self.merge(feedback, received)
             }
-            Phase::Broadcast(broadcast) => broadcast.absorb(received)?,
+            Phase::Broadcast(broadcast) => broadcast.absorb(received),
         }
-        self.turn(feedback)
     }
 
     fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
         Update::Sparse(&self.update)
     }
 
-    fn tally(&self) -> Tally {
-        Tally {
-            rescans: self.selector.rescans(),
+    fn stats(&self) -> MethodStats {
+        MethodStats {
             entries_sent: self.entries_sent,
-            selected: self.selector.selected(),
+            ..self.selector.stats()
         }
     }
 }

@@ -23,11 +23,11 @@ use spardl_core::phase::AllGather;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine,
-    ProtocolError, Received, Support, Tally, World,
+    MethodStats, ProtocolError, Received, Round, Span, Support, World,
 };
 
 use crate::Options;
-use crate::mask::{Agree, AgreeCost, Cap, Masked, Next, capped, cost, raw_indices_bound, union};
+use crate::mask::{Agree, AgreeCost, Cap, Masked, capped, cost, raw_indices_bound, union};
 
 /// All-reduce at the union of what exceeds a fixed threshold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +94,7 @@ impl Algorithm for HardThreshold {
             len: layout.len(),
             k: 0,
             gather: None,
-            tally: Tally::default(),
+            stats: MethodStats::default(),
         };
         let values = self.codec.values;
         Ok(Box::new(Masked::new(world, layout.len(), values, unite)))
@@ -139,7 +139,7 @@ struct Unite {
     len: u32,
     k: usize,
     gather: Option<AllGather>,
-    tally: Tally,
+    stats: MethodStats,
 }
 
 impl Unite {
@@ -165,16 +165,13 @@ impl Agree for Unite {
             0 => f32::INFINITY,
             _ => self.config.threshold(self.k),
         };
-        let mut found = Entries::default();
-        feedback.accumulate(input.gradient, 0..self.len as usize, threshold, &mut found);
-        if feedback.mute_if_raised() {
-            found.clear();
-        }
+        let (all, mut found) = (0..self.len as usize, Entries::default());
+        feedback.accumulate(input.gradient, vec![Span::new(all, threshold, &mut found)]);
         let indices = capped(found, self.cap());
         let (codec, size) = (self.config.codec, self.world.size() as usize);
-        self.tally = Tally {
+        self.stats = MethodStats {
             selected: indices.len() as u64,
-            ..Tally::default()
+            ..MethodStats::default()
         };
         let mut item = Vec::new();
         codec.encode_indices(0, self.len, &indices, &mut item);
@@ -182,12 +179,17 @@ impl Agree for Unite {
         self.gather = Some(AllGather::new(self.world.everyone(), item, bounds));
     }
 
-    fn next(&mut self, _: &mut Feedback) -> Result<Next, ProtocolError> {
+    fn round(&mut self, _: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        Ok(self.gather.as_ref().and_then(AllGather::round))
+    }
+
+    fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
+        let gather = self.gather.as_mut().expect("a step is under way");
+        gather.absorb(received)
+    }
+
+    fn agreed(&mut self) -> Result<Vec<u32>, ProtocolError> {
         let gather = self.gather.take().expect("a step is under way");
-        if let Some(round) = gather.round() {
-            self.gather = Some(gather);
-            return Ok(Next::Exchange(round));
-        }
         let (items, codec) = (gather.into_items(), self.config.codec);
         let mut lists = vec![Vec::new(); self.world.size() as usize];
         for (worker, list) in lists.iter_mut().enumerate() {
@@ -196,18 +198,13 @@ impl Agree for Unite {
             })?;
         }
         if self.is_full() {
-            return Ok(Next::Agreed((0..self.len).collect()));
+            return Ok((0..self.len).collect());
         }
-        Ok(Next::Agreed(union(&lists, self.len)))
+        Ok(union(&lists, self.len))
     }
 
-    fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
-        let gather = self.gather.as_mut().expect("a step is under way");
-        gather.absorb(received)
-    }
-
-    fn tally(&self) -> Tally {
-        self.tally
+    fn stats(&self) -> MethodStats {
+        self.stats
     }
 }
 

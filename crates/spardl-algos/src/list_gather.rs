@@ -7,8 +7,8 @@ use std::fmt;
 
 use spardl_core::phase::AllGather;
 use spardl_core::{
-    Codec, Cost, Entries, Feedback, HEADER_LEN, Input, Machine, Partition, ProtocolError, Received,
-    Selector, SparseVec, Tally, Turn, Update, ValueType, World, list, schedule,
+    Codec, Cost, Entries, Feedback, HEADER_LEN, Input, Machine, MethodStats, Partition,
+    ProtocolError, Received, Round, Selector, SparseVec, Update, ValueType, World, list, schedule,
 };
 
 /// How a worker chooses the entries of its list.
@@ -77,16 +77,7 @@ impl<S: Select> Worker<S> {
         }
     }
 
-    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
-        let gather = self.gather.as_ref().expect("a step is under way");
-        match gather.round() {
-            Some(round) => Ok(Turn::Exchange(round)),
-            None => self.finish(feedback),
-        }
-    }
-
-    fn finish(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
-        let gather = self.gather.take().expect("a step is under way");
+    fn finish(&mut self, feedback: &mut Feedback, gather: AllGather) -> Result<(), ProtocolError> {
         let (items, len) = (gather.into_items(), self.selector.partition().len());
         let mut lists = vec![Entries::default(); self.world.size() as usize];
         for (from, list) in lists.iter_mut().enumerate() {
@@ -110,12 +101,12 @@ impl<S: Select> Worker<S> {
                 self.selector.settle_final(0, work, self.update.indices());
             }
         }
-        Ok(Turn::Done)
+        Ok(())
     }
 }
 
 impl<S: Select> Machine for Worker<S> {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         let len = self.selector.partition().len();
         self.k = input.k.min(len as usize);
         self.most = self.select.most(self.k, len);
@@ -130,28 +121,29 @@ impl<S: Select> Machine for Worker<S> {
         self.entries_sent = 0;
         let bounds = vec![self.codec.list_bound(len, self.most); size];
         self.gather = Some(AllGather::new(self.world.everyone(), item, bounds));
-        self.turn(feedback).expect("the own list is well formed")
     }
 
-    fn resume(
-        &mut self,
-        feedback: &mut Feedback,
-        received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        let round = self.gather.as_ref().and_then(AllGather::round);
+        match self.gather.take_if(|_| round.is_none()) {
+            Some(gather) => self.finish(feedback, gather).map(|()| None),
+            None => Ok(round),
+        }
+    }
+
+    fn absorb(&mut self, _: &mut Feedback, received: Received<'_>) -> Result<(), ProtocolError> {
         let gather = self.gather.as_mut().expect("a step is under way");
-        gather.absorb(received)?;
-        self.turn(feedback)
+        gather.absorb(received)
     }
 
     fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
         Update::Sparse(&self.update)
     }
 
-    fn tally(&self) -> Tally {
-        Tally {
-            rescans: self.selector.rescans(),
+    fn stats(&self) -> MethodStats {
+        MethodStats {
             entries_sent: self.entries_sent,
-            selected: self.selector.selected(),
+            ..self.selector.stats()
         }
     }
 }

@@ -13,7 +13,7 @@ use spardl_core::phase::{KeepingReduce, all_reduce_bytes};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Codec, ConfigError, Cost, Entries, Feedback, Group, HEADER_LEN, IndexCoding, Input, Machine,
-    MethodState, ProtocolError, Received, Round, SparseVec, Tally, Turn, Update, ValueType, World,
+    MethodState, MethodStats, ProtocolError, Received, Round, SparseVec, Update, ValueType, World,
     list,
 };
 use spardl_kernels::Level;
@@ -23,14 +23,17 @@ pub(crate) trait Agree: fmt::Debug + Send {
     /// Accumulates the gradient in `feedback` and starts to agree.
     fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>);
 
-    /// What to exchange now, or the common indices, the same on every worker.
-    fn next(&mut self, feedback: &mut Feedback) -> Result<Next, ProtocolError>;
+    /// What to exchange now; `None` when the indices are agreed.
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError>;
 
     /// Takes the messages of the round it asked for.
     fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError>;
 
+    /// The common indices, ascending and the same on every worker, once `round` has returned `None`.
+    fn agreed(&mut self) -> Result<Vec<u32>, ProtocolError>;
+
     /// Blocks scanned again and entries this worker selected in this step; no values are sent yet.
-    fn tally(&self) -> Tally;
+    fn stats(&self) -> MethodStats;
 
     /// As [`Machine::state`].
     fn state(&self) -> MethodState {
@@ -41,15 +44,6 @@ pub(crate) trait Agree: fmt::Debug + Send {
     fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
         state.expect_empty()
     }
-}
-
-/// What an agreement needs next.
-#[derive(Debug)]
-pub(crate) enum Next {
-    /// Exchange these messages.
-    Exchange(Round),
-    /// These indices, ascending, are agreed.
-    Agreed(Vec<u32>),
 }
 
 /// One worker's side of a shared-mask method: an agreement, then the sum at the agreed indices.
@@ -74,59 +68,48 @@ impl<A: Agree> Masked<A> {
             update: SparseVec::new(len),
         }
     }
-
-    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
-        let mut sum = match self.sum.take() {
-            Some(sum) => sum,
-            None => match self.agree.next(feedback)? {
-                Next::Exchange(round) => return Ok(Turn::Exchange(round)),
-                Next::Agreed(indices) => {
-                    let group = self.world.everyone();
-                    let sum = MaskedSum::new(group, indices, feedback.work_mut(), self.values);
-                    self.summed = sum.indices.len() as u32;
-                    sum
-                }
-            },
-        };
-        if let Some(round) = sum.round() {
-            self.sum = Some(sum);
-            return Ok(Turn::Exchange(round));
-        }
-        self.update = sum.finish(feedback.work_mut());
-        Ok(Turn::Done)
-    }
 }
 
 impl<A: Agree> Machine for Masked<A> {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         (self.sum, self.summed) = (None, 0);
         self.agree.begin(feedback, input);
-        self.turn(feedback)
-            .expect("nothing has come from outside yet")
     }
 
-    fn resume(
-        &mut self,
-        feedback: &mut Feedback,
-        received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
-        match &mut self.sum {
-            Some(sum) => sum.absorb(received)?,
-            None => self.agree.absorb(received)?,
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        if self.sum.is_none() {
+            if let Some(round) = self.agree.round(feedback)? {
+                return Ok(Some(round));
+            }
+            let (group, indices) = (self.world.everyone(), self.agree.agreed()?);
+            self.summed = indices.len() as u32;
+            let sum = MaskedSum::new(group, indices, feedback.work_mut(), self.values);
+            self.sum = Some(sum);
         }
-        self.turn(feedback)
+        let round = self.sum.as_mut().and_then(MaskedSum::round);
+        if let Some(sum) = self.sum.take_if(|_| round.is_none()) {
+            self.update = sum.finish(feedback.work_mut());
+        }
+        Ok(round)
+    }
+
+    fn absorb(&mut self, _: &mut Feedback, received: Received<'_>) -> Result<(), ProtocolError> {
+        match &mut self.sum {
+            Some(sum) => sum.absorb(received),
+            None => self.agree.absorb(received),
+        }
     }
 
     fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
         Update::Sparse(&self.update)
     }
 
-    fn tally(&self) -> Tally {
+    fn stats(&self) -> MethodStats {
         let (position, size) = (self.world.rank().index(), self.world.size() as usize);
-        Tally {
+        MethodStats {
             // The values of the sum; indices travel before them, alone.
             entries_sent: all_reduce_bytes(position, size, self.summed, 1),
-            ..self.agree.tally()
+            ..self.agree.stats()
         }
     }
 

@@ -19,12 +19,12 @@
 
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, Input, Laws, Layout, Machine, ProtocolError, Received,
-    Support, Tally, ValueType, World,
+    Algorithm, ConfigError, Cost, Feedback, Input, Laws, Layout, Machine, MethodStats,
+    ProtocolError, Received, Round, Support, ValueType, World,
 };
 
 use crate::Options;
-use crate::mask::{self, Agree, AgreeCost, Masked, Next};
+use crate::mask::{self, Agree, AgreeCost, Masked};
 use crate::splitmix::{mix, number};
 
 /// All-reduce of elements drawn from a common seed.
@@ -109,18 +109,22 @@ impl Agree for Drawn {
         self.selected = self.indices.len() as u64;
     }
 
-    fn next(&mut self, _: &mut Feedback) -> Result<Next, ProtocolError> {
-        Ok(Next::Agreed(std::mem::take(&mut self.indices)))
+    fn round(&mut self, _: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        Ok(None)
     }
 
     fn absorb(&mut self, _: Received<'_>) -> Result<(), ProtocolError> {
         Ok(())
     }
 
-    fn tally(&self) -> Tally {
-        Tally {
+    fn agreed(&mut self) -> Result<Vec<u32>, ProtocolError> {
+        Ok(std::mem::take(&mut self.indices))
+    }
+
+    fn stats(&self) -> MethodStats {
+        MethodStats {
             selected: self.selected,
-            ..Tally::default()
+            ..MethodStats::default()
         }
     }
 }

@@ -33,8 +33,8 @@ use spardl_core::codec::{Reader, decode_values, encode_values};
 use spardl_core::phase::{AllGather, AllToAll, Items};
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Group, HEADER_LEN, Input,
-    Laws, Layout, Machine, Partition, ProtocolError, Received, Selector, SparseVec, Support, Tally,
-    Turn, Update, World, list, schedule,
+    Laws, Layout, Machine, MethodStats, Partition, ProtocolError, Received, Round, Selector,
+    SparseVec, Support, Update, World, list, schedule,
 };
 
 use crate::Options;
@@ -235,16 +235,25 @@ impl Worker {
         self.selector.settle_all(0, feedback.work_mut());
         Ok(())
     }
+}
 
-    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+impl Machine for Worker {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
+        self.k = input.k.min(self.update.len() as usize);
+        self.entries_sent = 0;
+        self.select(feedback, input.gradient);
+        self.phase = self.split();
+    }
+
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
         loop {
             let round = match &mut self.phase {
                 Phase::Split(exchange) => exchange.round(),
                 Phase::Gather(gather) => gather.round(),
-                Phase::Idle => return Ok(Turn::Done),
+                Phase::Idle => return Ok(None),
             };
-            if let Some(round) = round {
-                return Ok(Turn::Exchange(round));
+            if round.is_some() {
+                return Ok(round);
             }
             self.phase = match std::mem::replace(&mut self.phase, Phase::Idle) {
                 Phase::Split(exchange) => self.reduce(&exchange.into_items())?,
@@ -256,40 +265,23 @@ impl Worker {
             };
         }
     }
-}
 
-impl Machine for Worker {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
-        self.k = input.k.min(self.update.len() as usize);
-        self.entries_sent = 0;
-        self.select(feedback, input.gradient);
-        self.phase = self.split();
-        self.turn(feedback)
-            .expect("nothing has come from outside yet")
-    }
-
-    fn resume(
-        &mut self,
-        feedback: &mut Feedback,
-        received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
+    fn absorb(&mut self, _: &mut Feedback, received: Received<'_>) -> Result<(), ProtocolError> {
         match &mut self.phase {
-            Phase::Split(exchange) => exchange.absorb(received)?,
-            Phase::Gather(gather) => gather.absorb(received)?,
-            Phase::Idle => {}
+            Phase::Split(exchange) => exchange.absorb(received),
+            Phase::Gather(gather) => gather.absorb(received),
+            Phase::Idle => Ok(()),
         }
-        self.turn(feedback)
     }
 
     fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
         Update::Sparse(&self.update)
     }
 
-    fn tally(&self) -> Tally {
-        Tally {
-            rescans: self.selector.rescans(),
+    fn stats(&self) -> MethodStats {
+        MethodStats {
             entries_sent: self.entries_sent,
-            selected: self.selector.selected(),
+            ..self.selector.stats()
         }
     }
 }

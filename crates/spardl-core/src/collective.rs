@@ -215,16 +215,6 @@ impl fmt::Display for SkipReason {
     }
 }
 
-/// What a machine wants next; the collective numbers the round and writes the headers.
-#[derive(Debug)]
-#[must_use]
-pub enum Turn {
-    /// Exchange these messages.
-    Exchange(Round),
-    /// The update is complete and `work` holds the next residual.
-    Done,
-}
-
 /// The sum over workers that a step delivers.
 #[derive(Clone, Copy, Debug)]
 pub enum Update<'a> {
@@ -291,7 +281,7 @@ pub struct Input<'a> {
 
 /// What a machine counted in the current step; it explains speed and never changes results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct MethodStats {
     /// Blocks whose candidates did not suffice and were scanned again.
     pub rescans: u64,
     /// Entries put into messages, forwarded ones included. An entry is a value that travels, with its index or, in dense sums,
@@ -303,26 +293,35 @@ pub struct Tally {
 
 /// One worker's side of a method: what a new method implements.
 ///
-/// The caller keeps the order `begin`, `resume`.., `update`; the machine performs no I/O, reads no clock, spawns nothing.
+/// It has the shape of the [phases](crate::phase) it embeds. The collective calls `begin`, then `round` and `absorb` in turn
+/// until `round` has nothing more to exchange; the machine performs no I/O, reads no clock, spawns nothing.
 pub trait Machine: fmt::Debug + Send {
-    /// Starts a step: accumulates the gradient in `feedback` and says what to exchange first.
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn;
+    /// Starts a step: accumulates the gradient in `feedback`, which mutes a worker whose gradient is not finite, and selects
+    /// what it sends first.
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>);
+
+    /// What to exchange now, asked once per round; the collective numbers the round and writes the headers. `None`: the update is
+    /// complete and `work` holds the next residual.
+    ///
+    /// # Errors
+    /// When what came in earlier rounds breaks the plan; the collective is then poisoned until `abort`.
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError>;
 
     /// Takes the messages of the round it asked for.
     ///
     /// # Errors
-    /// When a message breaks the plan; the collective is then poisoned until `abort`.
-    fn resume(
+    /// As [`Machine::round`].
+    fn absorb(
         &mut self,
         feedback: &mut Feedback,
         received: Received<'_>,
-    ) -> Result<Turn, ProtocolError>;
+    ) -> Result<(), ProtocolError>;
 
     /// The update of the finished step.
     fn update<'a>(&'a self, feedback: &'a Feedback) -> Update<'a>;
 
     /// What was counted in the current step.
-    fn tally(&self) -> Tally;
+    fn stats(&self) -> MethodStats;
 
     /// The small state that lives on from step to step besides the residual (thresholds, h, partitions).
     fn state(&self) -> MethodState {
@@ -432,8 +431,9 @@ impl Collective {
         self.flags = 0;
         self.header = Header::new(self.fingerprint, input.k, input.step, self.world.rank());
         self.feedback.start();
-        let turn = self.machine.begin(&mut self.feedback, input);
-        Ok(self.advance(turn))
+        self.machine.begin(&mut self.feedback, input);
+        let next = self.advance();
+        Ok(next.expect("a machine does not refuse what it made itself"))
     }
 
     /// Hands in the messages of the round that was asked for.
@@ -474,17 +474,18 @@ impl Collective {
             expected: &expected,
             bodies: &bodies,
         };
-        let turn = self.machine.resume(&mut self.feedback, received)?;
+        self.machine.absorb(&mut self.feedback, received)?;
         self.header.next_round();
-        Ok(self.advance(turn))
+        self.advance()
     }
 
-    fn advance(&mut self, turn: Turn) -> Step {
-        if self.feedback.is_raised() {
+    fn advance(&mut self) -> Result<Step, ProtocolError> {
+        let round = self.machine.round(&mut self.feedback)?;
+        if self.feedback.is_flagged() {
             self.flags |= FLAG_NON_FINITE;
         }
-        match turn {
-            Turn::Exchange(mut round) => {
+        Ok(match round {
+            Some(mut round) => {
                 round.seq = self.header.round();
                 for outgoing in &mut round.sends {
                     self.header.write(self.flags, &mut outgoing.payload.0);
@@ -492,7 +493,7 @@ impl Collective {
                 self.phase = Phase::Exchanging(round.recvs.clone());
                 Step::Exchange(round)
             }
-            Turn::Done => {
+            None => {
                 let outcome = if self.flags & FLAG_NON_FINITE != 0 {
                     Outcome::Skipped(SkipReason::NonFinite)
                 } else if !self.machine.update(&self.feedback).is_finite() {
@@ -504,7 +505,7 @@ impl Collective {
                 self.phase = Phase::Finished(outcome);
                 Step::Done(outcome)
             }
-        }
+        })
     }
 
     /// The sum over workers, after [`Step::Done`] and until the next `begin`; empty when the step was skipped.
@@ -542,12 +543,11 @@ impl Collective {
             .expect("a machine takes back its own state");
         self.phase = Phase::Idle;
         self.has_update = false;
-        self.feedback.abort();
     }
 
     /// What was counted in the current step.
-    pub fn tally(&self) -> Tally {
-        self.machine.tally()
+    pub fn stats(&self) -> MethodStats {
+        self.machine.stats()
     }
 
     /// The residual: what this worker keeps for later.

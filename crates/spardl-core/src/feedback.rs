@@ -19,8 +19,37 @@ pub struct Feedback {
     residual: Vec<f32>,
     work: Vec<f32>,
     keeps: bool,
-    raised: bool,
+    non_finite: bool,
     level: Level,
+}
+
+/// A run of elements of the pass, and what to look for there.
+#[derive(Debug)]
+pub struct Span<'a> {
+    range: Range<usize>,
+    threshold: f32,
+    found: &'a mut Entries,
+}
+
+impl<'a> Span<'a> {
+    /// Looks in `range` for entries of magnitude at least `threshold` (0: every non-zero; infinity: none) and appends them to
+    /// `found`, which is empty.
+    pub fn new(range: Range<usize>, threshold: f32, found: &'a mut Entries) -> Self {
+        debug_assert!(found.is_empty(), "what is found starts empty");
+        Self {
+            range,
+            threshold,
+            found,
+        }
+    }
+}
+
+fn covers(spans: &[Span<'_>], len: usize) -> bool {
+    let mut end = 0;
+    let joined = spans
+        .iter()
+        .all(|span| std::mem::replace(&mut end, span.range.end) == span.range.start);
+    joined && end == len
 }
 
 impl Feedback {
@@ -39,7 +68,7 @@ impl Feedback {
             residual,
             work: array(len),
             keeps,
-            raised: false,
+            non_finite: false,
             level: Level::best(),
         }
     }
@@ -69,65 +98,58 @@ impl Feedback {
         &mut self.work
     }
 
-    /// `work = residual + gradient` on `range`, and the entries with magnitude at least `threshold` appended to `found`.
+    /// The pass: `work = residual + gradient`, and what each span asks for. The spans cover the bucket, in order.
     ///
-    /// `threshold` 0 finds every non-zero, infinity none. A NaN or infinity raises the flag; when the last range is in,
-    /// the machine calls [`Feedback::mute_if_raised`].
-    pub fn accumulate(
-        &mut self,
-        gradient: &[f32],
-        range: Range<usize>,
-        threshold: f32,
-        found: &mut Entries,
-    ) {
-        let base = range.start as u32;
+    /// After a NaN or infinity this worker is muted: it goes on with an empty contribution, so `work` is zero and nothing is
+    /// found, and all workers will skip the step.
+    pub fn accumulate(&mut self, gradient: &[f32], mut spans: Vec<Span<'_>>) {
+        debug_assert!(covers(&spans, self.len()), "the spans cover the bucket");
+        for span in &mut spans {
+            self.accumulate_span(gradient, span);
+        }
+        if self.non_finite {
+            self.work.fill(0.0);
+            spans.iter_mut().for_each(|span| span.found.clear());
+        }
+    }
+
+    fn accumulate_span(&mut self, gradient: &[f32], span: &mut Span<'_>) {
+        let (range, level) = (span.range.clone(), self.level);
         let (gradient, work) = (&gradient[range.clone()], &mut self.work[range.clone()]);
         let finite = if self.keeps {
-            let residual = &self.residual[range];
-            spardl_kernels::accumulate(self.level, residual, gradient, work, base, threshold, found)
+            let (residual, base) = (&self.residual[range.clone()], range.start as u32);
+            let (threshold, found) = (span.threshold, &mut *span.found);
+            spardl_kernels::accumulate(level, residual, gradient, work, base, threshold, found)
         } else {
-            spardl_kernels::copy(self.level, gradient, work)
+            spardl_kernels::copy(level, gradient, work)
         };
-        self.raised |= !finite;
+        self.non_finite |= !finite;
     }
 
-    /// `work = residual + gradient` everywhere, for methods that look at no single entry.
+    /// The pass of methods that look at no single entry.
     pub fn load(&mut self, gradient: &[f32]) {
-        let all = 0..self.len();
-        self.accumulate(gradient, all, f32::INFINITY, &mut Entries::default());
-        self.mute_if_raised();
-    }
-
-    /// After a NaN or infinity the worker goes on with an empty contribution. Returns whether that is so.
-    pub fn mute_if_raised(&mut self) -> bool {
-        if self.raised {
-            self.work.fill(0.0);
-        }
-        self.raised
+        let (all, mut nothing) = (0..self.len(), Entries::default());
+        self.accumulate(gradient, vec![Span::new(all, f32::INFINITY, &mut nothing)]);
     }
 
     /// Says that a value became NaN or infinite on the way.
-    pub const fn raise(&mut self) {
-        self.raised = true;
+    pub const fn flag_non_finite(&mut self) {
+        self.non_finite = true;
     }
 
     /// Did a NaN or infinity turn up in this step on this worker?
-    pub const fn is_raised(&self) -> bool {
-        self.raised
+    pub const fn is_flagged(&self) -> bool {
+        self.non_finite
     }
 
     pub(crate) const fn start(&mut self) {
-        self.raised = false;
+        self.non_finite = false;
     }
 
     pub(crate) const fn commit(&mut self) {
         if self.keeps {
             std::mem::swap(&mut self.residual, &mut self.work);
         }
-    }
-
-    pub(crate) const fn abort(&mut self) {
-        self.raised = false;
     }
 
     pub(crate) fn check_len(&self, residual: &[f32]) -> Result<(), ConfigError> {

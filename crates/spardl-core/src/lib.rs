@@ -39,11 +39,11 @@ pub mod world;
 pub use algorithm::{Algorithm, Cost, Laws, Layout, Support};
 pub use codec::{Codec, IndexCoding, ValueType};
 pub use collective::{
-    Collective, Expected, Inbox, Input, Machine, Outcome, Outgoing, Payload, Received, Round,
-    SkipReason, Step, Tally, Turn, Update,
+    Collective, Expected, Inbox, Input, Machine, MethodStats, Outcome, Outgoing, Payload, Received,
+    Round, SkipReason, Step, Update,
 };
 pub use error::{ConfigError, DecodeError, ProtocolError};
-pub use feedback::Feedback;
+pub use feedback::{Feedback, Span};
 pub use header::HEADER_LEN;
 pub use partition::Partition;
 pub use select::Selector;

@@ -276,7 +276,7 @@ fn many_steps(
             .filter(|&floor| floor > 0.0 && floor.is_finite())
             .count();
         pair.work_through(&quotas, &mut numbers);
-        rescans += pair.selector.rescans();
+        rescans += pair.selector.stats().rescans;
     }
     (rescans, predicted)
 }
@@ -310,7 +310,7 @@ fn a_candidate_that_shrinks_below_the_floor_uncovers_a_smaller_entry() {
     pair.add(0, list);
     pair.take_top(0, 2, ValueType::F32);
     assert_eq!(pair.selector.sent(0), [1, 2]);
-    assert_eq!(pair.selector.rescans(), 1);
+    assert_eq!(pair.selector.stats().rescans, 1);
     pair.settle(0, 1, &BTreeSet::new());
 }
 

@@ -298,7 +298,7 @@ impl<T: Transport> Driver<T> {
         let run = &mut self.runs[bucket.index()];
         match step {
             Step::Done(outcome) => {
-                run.counts.tally = self.collectives[bucket.index()].tally();
+                run.counts.stats = self.collectives[bucket.index()].stats();
                 run.stage = Stage::Done(outcome);
             }
             Step::Exchange(round) => {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-use spardl_core::{Outcome, Rank, Tally};
+use spardl_core::{MethodStats, Outcome, Rank};
 
 use crate::transport::BucketId;
 
@@ -57,7 +57,7 @@ pub struct Counts {
     /// Bytes received, headers included.
     pub bytes_received: u64,
     /// What the method counted.
-    pub tally: Tally,
+    pub stats: MethodStats,
     /// Time in `begin`: the pass over the gradient and the selection.
     pub select: Duration,
     /// Time in `resume`: decoding, adding, encoding.
@@ -72,9 +72,9 @@ impl AddAssign for Counts {
         self.messages += other.messages;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
-        self.tally.rescans += other.tally.rescans;
-        self.tally.entries_sent += other.tally.entries_sent;
-        self.tally.selected += other.tally.selected;
+        self.stats.rescans += other.stats.rescans;
+        self.stats.entries_sent += other.stats.entries_sent;
+        self.stats.selected += other.stats.selected;
         self.select += other.select;
         self.merge += other.merge;
         self.exchange += other.exchange;

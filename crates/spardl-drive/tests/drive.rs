@@ -121,7 +121,7 @@ fn the_report_counts_what_the_cost_announces() {
                 assert!(cost.rounds.contains(&bucket.counts.rounds));
                 assert_eq!(bucket.counts.messages, cost.messages);
                 assert!(bucket.counts.bytes_sent <= cost.bytes_max);
-                assert_eq!(bucket.counts.tally.selected, u64::from(len));
+                assert_eq!(bucket.counts.stats.selected, u64::from(len));
             }
             sent += report.total().bytes_sent;
             received += report.total().bytes_received;

@@ -2,13 +2,13 @@
 
 use spardl_core::phase::{AllGather, Broadcast};
 use spardl_core::{
-    Codec, Entries, Feedback, Input, Layout, ProtocolError, Received, Selector, Tally, ValueType,
-    World,
+    Codec, Entries, Feedback, Input, Layout, MethodStats, ProtocolError, Received, Round, Selector,
+    ValueType, World,
 };
 use spardl_kernels::Level;
 
 use super::{cap, plan};
-use crate::mask::{Agree, Next, capped, union};
+use crate::mask::{Agree, capped, union};
 
 #[derive(Debug)]
 enum Phase {
@@ -31,7 +31,7 @@ pub(super) struct Share {
     turn: u32,
     quotas: Vec<usize>,
     phase: Phase,
-    tally: Tally,
+    stats: MethodStats,
 }
 
 impl Share {
@@ -44,7 +44,7 @@ impl Share {
             turn: 0,
             quotas: Vec::new(),
             phase: Phase::Idle,
-            tally: Tally::default(),
+            stats: MethodStats::default(),
         }
     }
 
@@ -80,7 +80,7 @@ impl Share {
     }
 
     /// Selects in the parts of the own bin, and sends the list on its way.
-    fn search(&mut self, work: &[f32], broadcast: Broadcast) -> Result<(), ProtocolError> {
+    fn search(&mut self, work: &[f32], broadcast: Broadcast) -> Result<Phase, ProtocolError> {
         let (items, size, most) = (broadcast.into_items(), self.world.size(), self.cap());
         let mut allocation = Vec::new();
         if self.chooses() {
@@ -104,17 +104,16 @@ impl Share {
         }
         let indices = capped(found, most);
         let (len, group) = (self.len(), self.world.everyone());
-        self.tally = Tally {
+        self.stats = MethodStats {
             // The first scan of a part is no rescan: nothing is predicted.
-            rescans: self.selector.rescans().saturating_sub(searched),
+            rescans: self.selector.stats().rescans.saturating_sub(searched),
             selected: indices.len() as u64,
-            ..Tally::default()
+            ..MethodStats::default()
         };
         let mut item = Vec::new();
         self.codec.encode_indices(0, len, &indices, &mut item);
         let bounds = vec![self.codec.indices_bound(len, most); size as usize];
-        self.phase = Phase::Lists(AllGather::new(group, item, bounds), common);
-        Ok(())
+        Ok(Phase::Lists(AllGather::new(group, item, bounds), common))
     }
 
     fn join(&self, gather: AllGather, common: Vec<u32>) -> Result<Vec<u32>, ProtocolError> {
@@ -137,7 +136,7 @@ impl Agree for Share {
     fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         self.k = input.k.min(self.len() as usize);
         self.turn = (input.step % u64::from(self.world.size())) as u32;
-        self.tally = Tally::default();
+        self.stats = MethodStats::default();
         let floors = vec![f32::INFINITY; self.selector.partition().blocks()];
         self.selector.pass_above(feedback, input.gradient, &floors);
         let mut item = Vec::new();
@@ -156,26 +155,19 @@ impl Agree for Share {
         self.phase = Phase::Bins(Broadcast::new(group, self.turn as usize, item, bound));
     }
 
-    fn next(&mut self, feedback: &mut Feedback) -> Result<Next, ProtocolError> {
-        loop {
-            match std::mem::replace(&mut self.phase, Phase::Idle) {
-                Phase::Bins(broadcast) => {
-                    if let Some(round) = broadcast.round() {
-                        self.phase = Phase::Bins(broadcast);
-                        return Ok(Next::Exchange(round));
-                    }
-                    self.search(feedback.work(), broadcast)?;
-                }
-                Phase::Lists(gather, common) => {
-                    if let Some(round) = gather.round() {
-                        self.phase = Phase::Lists(gather, common);
-                        return Ok(Next::Exchange(round));
-                    }
-                    return self.join(gather, common).map(Next::Agreed);
-                }
-                Phase::Idle => return Ok(Next::Agreed(Vec::new())),
-            }
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        let round = match &self.phase {
+            Phase::Bins(broadcast) => broadcast.round(),
+            Phase::Lists(gather, _) => return Ok(gather.round()),
+            Phase::Idle => return Ok(None),
+        };
+        if round.is_some() {
+            return Ok(round);
         }
+        if let Phase::Bins(broadcast) = std::mem::replace(&mut self.phase, Phase::Idle) {
+            self.phase = self.search(feedback.work(), broadcast)?;
+        }
+        self.round(feedback)
     }
 
     fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
@@ -186,8 +178,15 @@ impl Agree for Share {
         }
     }
 
-    fn tally(&self) -> Tally {
-        self.tally
+    fn agreed(&mut self) -> Result<Vec<u32>, ProtocolError> {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Lists(gather, common) => self.join(gather, common),
+            Phase::Bins(_) | Phase::Idle => Ok(Vec::new()),
+        }
+    }
+
+    fn stats(&self) -> MethodStats {
+        self.stats
     }
 }
 

@@ -5,15 +5,15 @@ use std::ops::Range;
 use spardl_core::codec::Reader;
 use spardl_core::phase::AllGather;
 use spardl_core::{
-    ConfigError, DecodeError, Entries, Feedback, Input, MethodState, Partition, ProtocolError,
-    Received, Selector, Tally, ValueType, World,
+    ConfigError, DecodeError, Entries, Feedback, Input, MethodState, MethodStats, Partition,
+    ProtocolError, Received, Round, Selector, Span, ValueType, World,
 };
 use spardl_kernels::Level;
 
 use super::threshold::{Start, Threshold};
 use super::topology::Topology;
 use super::{ExDyna, item_bound};
-use crate::mask::{Agree, Next, capped};
+use crate::mask::{Agree, capped};
 
 /// What a list of indices is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(super) struct Search {
     k: usize,
     mode: Mode,
     phase: Phase,
-    tally: Tally,
+    stats: MethodStats,
 }
 
 impl Search {
@@ -94,7 +94,7 @@ impl Search {
             k: 0,
             mode: Mode::Nothing,
             phase: Phase::Idle,
-            tally: Tally::default(),
+            stats: MethodStats::default(),
         }
     }
 
@@ -146,7 +146,7 @@ impl Search {
         self.whole.pass(feedback, gradient, &[self.k]);
         self.whole
             .take_top(0, feedback.work(), self.k, ValueType::F32, &mut top);
-        self.tally.rescans = self.whole.rescans();
+        self.stats.rescans = self.whole.stats().rescans;
         top
     }
 
@@ -183,13 +183,13 @@ impl Search {
     fn search(&mut self, feedback: &mut Feedback, gradient: &[f32]) {
         let own = self.own_range();
         let (threshold, skip) = (self.threshold.value.unwrap_or(f32::INFINITY), f32::INFINITY);
-        let mut found = Entries::default();
-        feedback.accumulate(gradient, 0..own.start, skip, &mut found);
-        feedback.accumulate(gradient, own.clone(), threshold, &mut found);
-        feedback.accumulate(gradient, own.end..gradient.len(), skip, &mut found);
-        if feedback.mute_if_raised() {
-            found.clear();
-        }
+        let (mut found, mut before, mut after) = Default::default();
+        let spans = vec![
+            Span::new(0..own.start, skip, &mut before),
+            Span::new(own.clone(), threshold, &mut found),
+            Span::new(own.end..gradient.len(), skip, &mut after),
+        ];
+        feedback.accumulate(gradient, spans);
         self.list(feedback.work(), found);
     }
 
@@ -207,7 +207,7 @@ impl Search {
     fn list(&mut self, work: &[f32], found: Entries) {
         let own = self.own_range();
         let mut indices = capped(found, self.cap());
-        self.tally.selected = indices.len() as u64;
+        self.stats.selected = indices.len() as u64;
         let kind = if !indices.is_empty() || self.cap() == 0 {
             Kind::Found
         } else {
@@ -264,7 +264,7 @@ impl Agree for Search {
     fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         self.k = input.k.min(self.len as usize);
         self.step = input.step;
-        self.tally = Tally::default();
+        self.stats = MethodStats::default();
         self.mode = match self.k {
             k if k == self.len as usize => Mode::Everything,
             0 => Mode::Nothing,
@@ -278,7 +278,7 @@ impl Agree for Search {
             }
             Mode::Top => {
                 let top = self.take_top(feedback, input.gradient);
-                self.tally.selected = top.len() as u64;
+                self.stats.selected = top.len() as u64;
                 self.phase = Phase::Agreed(top.indices);
             }
             Mode::Threshold
@@ -293,28 +293,20 @@ impl Agree for Search {
         }
     }
 
-    fn next(&mut self, feedback: &mut Feedback) -> Result<Next, ProtocolError> {
-        loop {
-            match std::mem::replace(&mut self.phase, Phase::Idle) {
-                Phase::Start(gather) => {
-                    if let Some(round) = gather.round() {
-                        self.phase = Phase::Start(gather);
-                        return Ok(Next::Exchange(round));
-                    }
-                    self.agree_on_start(gather)?;
-                    self.search_again(feedback.work());
-                }
-                Phase::Lists(gather) => {
-                    if let Some(round) = gather.round() {
-                        self.phase = Phase::Lists(gather);
-                        return Ok(Next::Exchange(round));
-                    }
-                    return self.join(gather).map(Next::Agreed);
-                }
-                Phase::Agreed(indices) => return Ok(Next::Agreed(indices)),
-                Phase::Idle => return Ok(Next::Agreed(Vec::new())),
-            }
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        let round = match &self.phase {
+            Phase::Start(gather) => gather.round(),
+            Phase::Lists(gather) => return Ok(gather.round()),
+            Phase::Agreed(_) | Phase::Idle => return Ok(None),
+        };
+        if round.is_some() {
+            return Ok(round);
         }
+        if let Phase::Start(gather) = std::mem::replace(&mut self.phase, Phase::Idle) {
+            self.agree_on_start(gather)?;
+            self.search_again(feedback.work());
+        }
+        self.round(feedback)
     }
 
     fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
@@ -324,8 +316,16 @@ impl Agree for Search {
         }
     }
 
-    fn tally(&self) -> Tally {
-        self.tally
+    fn agreed(&mut self) -> Result<Vec<u32>, ProtocolError> {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Lists(gather) => self.join(gather),
+            Phase::Agreed(indices) => Ok(indices),
+            Phase::Start(_) | Phase::Idle => Ok(Vec::new()),
+        }
+    }
+
+    fn stats(&self) -> MethodStats {
+        self.stats
     }
 
     fn state(&self) -> MethodState {

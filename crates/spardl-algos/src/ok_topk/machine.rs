@@ -2,9 +2,8 @@
 
 use spardl_core::phase::{AllGather, AllReduce, AllToAll, Items};
 use spardl_core::{
-    ConfigError, DecodeError, Entries, Feedback, Group, Input, Machine, MethodState, Partition,
-    ProtocolError, Received, Round, Selector, SparseVec, Tally, Turn, Update, ValueType, World,
-    list,
+    ConfigError, DecodeError, Entries, Feedback, Group, Input, Machine, MethodState, MethodStats,
+    Partition, ProtocolError, Received, Round, Selector, SparseVec, Update, ValueType, World, list,
 };
 
 use super::balance::{Balance, Plan, is_skewed};
@@ -289,18 +288,41 @@ impl Worker {
             .collect();
         self.control.skewed = is_skewed(&shares, self.config.balance_trigger);
     }
+}
 
-    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+impl Machine for Worker {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
+        self.k = input.k.min(self.update.len() as usize);
+        self.entries_sent = 0;
+        let (exact, repartition) = self.control.start(self.k);
+        self.exact = exact;
+        self.selection = select(
+            &mut self.selector,
+            &mut self.control,
+            feedback,
+            input.gradient,
+            self.k,
+            exact,
+            self.config.codec.values,
+        );
+        self.phase = if repartition {
+            self.propose()
+        } else {
+            self.split()
+        };
+    }
+
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
         loop {
             let round = match &mut self.phase {
                 Phase::Repartition(reduce, cuts) => reduce.round(cuts),
                 Phase::Split(exchange) => exchange.round(),
                 Phase::Counts(gather) | Phase::Gather(gather, _) => gather.round(),
                 Phase::Moves(_, round) => round.take(),
-                Phase::Idle => return Ok(Turn::Done),
+                Phase::Idle => return Ok(None),
             };
-            if let Some(round) = round {
-                return Ok(Turn::Exchange(round));
+            if round.is_some() {
+                return Ok(round);
             }
             self.phase = match std::mem::replace(&mut self.phase, Phase::Idle) {
                 Phase::Repartition(_, sums) => {
@@ -321,60 +343,30 @@ impl Worker {
             };
         }
     }
-}
 
-impl Machine for Worker {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
-        self.k = input.k.min(self.update.len() as usize);
-        self.entries_sent = 0;
-        let (exact, repartition) = self.control.start(self.k);
-        self.exact = exact;
-        self.selection = select(
-            &mut self.selector,
-            &mut self.control,
-            feedback,
-            input.gradient,
-            self.k,
-            exact,
-            self.config.codec.values,
-        );
-        self.phase = if repartition {
-            self.propose()
-        } else {
-            self.split()
-        };
-        self.turn(feedback)
-            .expect("nothing has come from outside yet")
-    }
-
-    fn resume(
-        &mut self,
-        feedback: &mut Feedback,
-        received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
+    fn absorb(&mut self, _: &mut Feedback, received: Received<'_>) -> Result<(), ProtocolError> {
         match &mut self.phase {
-            Phase::Repartition(reduce, cuts) => reduce.absorb(cuts, received)?,
-            Phase::Split(exchange) => exchange.absorb(received)?,
-            Phase::Counts(gather) | Phase::Gather(gather, _) => gather.absorb(received)?,
+            Phase::Repartition(reduce, cuts) => reduce.absorb(cuts, received),
+            Phase::Split(exchange) => exchange.absorb(received),
+            Phase::Counts(gather) | Phase::Gather(gather, _) => gather.absorb(received),
             Phase::Moves(plan, _) => {
                 let plan = plan.clone();
                 let own = self.group.position();
                 self.share = plan.assemble(own, &self.share, &self.regions(), received)?;
+                Ok(())
             }
-            Phase::Idle => {}
+            Phase::Idle => Ok(()),
         }
-        self.turn(feedback)
     }
 
     fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
         Update::Sparse(&self.update)
     }
 
-    fn tally(&self) -> Tally {
-        Tally {
-            rescans: self.selector.rescans(),
+    fn stats(&self) -> MethodStats {
+        MethodStats {
             entries_sent: self.entries_sent,
-            selected: self.selector.selected(),
+            ..self.selector.stats()
         }
     }
 

@@ -194,7 +194,7 @@ fn counts_after(config: &OkTopk, change: f32, steps: u64) -> Vec<(usize, usize)>
             assert!(thresholds(worker).iter().all(|t| t.is_finite() && *t > 0.0));
         }
         if at >= 100 {
-            let selected = cluster.workers()[0].tally().selected as usize;
+            let selected = cluster.workers()[0].stats().selected as usize;
             counts.push((selected, nonzeros(&update)));
         }
     }

@@ -38,7 +38,7 @@ use spardl_core::phase::{KeepingReduce, all_reduce_bytes};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodState,
-    ProtocolError, Received, Support, Tally, Turn, Update, ValueType, World,
+    MethodStats, ProtocolError, Received, Round, Support, Update, ValueType, World,
 };
 
 use crate::Options;
@@ -262,73 +262,63 @@ impl Worker {
         }
         self.q = sums;
     }
-
-    fn turn(&mut self, feedback: &mut Feedback) -> Turn {
-        if let Phase::Left(reduce) = &mut self.phase {
-            if let Some(round) = reduce.round() {
-                return Turn::Exchange(round);
-            }
-            let Phase::Left(reduce) = std::mem::replace(&mut self.phase, Phase::Idle) else {
-                return Turn::Done;
-            };
-            let (sums, errors) = reduce.finish();
-            let own = self.right(feedback.work_mut(), sums, &errors);
-            if self.plan.matrices.is_empty() {
-                return Turn::Done;
-            }
-            let (everyone, values) = (self.world.everyone(), self.config.values);
-            let reduce = KeepingReduce::new(everyone, own.clone(), values);
-            self.phase = Phase::Right(reduce, own);
-        }
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Right(mut reduce, own) => match reduce.round() {
-                Some(round) => {
-                    self.phase = Phase::Right(reduce, own);
-                    Turn::Exchange(round)
-                }
-                None => {
-                    let (sums, errors) = reduce.finish();
-                    self.finish(feedback.work_mut(), sums, own, &errors);
-                    Turn::Done
-                }
-            },
-            Phase::Left(_) | Phase::Idle => Turn::Done,
-        }
-    }
 }
 
 impl Machine for Worker {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         feedback.load(input.gradient);
         self.step = input.step;
         let values = self.config.values;
         let left = self.left(feedback.work());
         self.phase = Phase::Left(KeepingReduce::new(self.world.everyone(), left, values));
-        self.turn(feedback)
     }
 
-    fn resume(
-        &mut self,
-        feedback: &mut Feedback,
-        received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
-        match &mut self.phase {
-            Phase::Left(reduce) | Phase::Right(reduce, _) => reduce.absorb(received)?,
-            Phase::Idle => {}
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        loop {
+            let round = match &mut self.phase {
+                Phase::Left(reduce) | Phase::Right(reduce, _) => reduce.round(),
+                Phase::Idle => return Ok(None),
+            };
+            if round.is_some() {
+                return Ok(round);
+            }
+            let work = feedback.work_mut();
+            match std::mem::replace(&mut self.phase, Phase::Idle) {
+                Phase::Left(reduce) => {
+                    let (sums, errors) = reduce.finish();
+                    let own = self.right(work, sums, &errors);
+                    if !self.plan.matrices.is_empty() {
+                        let (everyone, values) = (self.world.everyone(), self.config.values);
+                        let reduce = KeepingReduce::new(everyone, own.clone(), values);
+                        self.phase = Phase::Right(reduce, own);
+                    }
+                }
+                Phase::Right(reduce, own) => {
+                    let (sums, errors) = reduce.finish();
+                    self.finish(work, sums, own, &errors);
+                }
+                Phase::Idle => {}
+            }
         }
-        Ok(self.turn(feedback))
+    }
+
+    fn absorb(&mut self, _: &mut Feedback, received: Received<'_>) -> Result<(), ProtocolError> {
+        match &mut self.phase {
+            Phase::Left(reduce) | Phase::Right(reduce, _) => reduce.absorb(received),
+            Phase::Idle => Ok(()),
+        }
     }
 
     fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
         Update::Dense(&self.update)
     }
 
-    fn tally(&self) -> Tally {
+    fn stats(&self) -> MethodStats {
         let (position, size) = (self.world.rank().index(), self.world.size() as usize);
         let sent = |len| all_reduce_bytes(position, size, len as u32, 1);
-        Tally {
+        MethodStats {
             entries_sent: sent(self.plan.first) + sent(self.plan.second),
-            ..Tally::default()
+            ..MethodStats::default()
         }
     }
 

@@ -5,7 +5,7 @@ use spardl_core::phase::AllGather;
 use spardl_core::schedule::{Scatter, reduce_scatter};
 use spardl_core::{
     Codec, ConfigError, DecodeError, Entries, Feedback, Group, Input, Machine, MethodState,
-    Partition, Payload, ProtocolError, Received, Round, Selector, SparseVec, Tally, Turn, Update,
+    MethodStats, Partition, Payload, ProtocolError, Received, Round, Selector, SparseVec, Update,
     list,
 };
 
@@ -141,7 +141,8 @@ impl Worker {
 
     // Spar-All-Gather between teams.
 
-    fn exchange_columns(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+    /// Puts the own block forward, to the other teams if there are any.
+    fn exchange_columns(&mut self, feedback: &Feedback) -> Phase {
         let quota = self.own_quota();
         self.own.clear();
         let (block, values) = (self.team.position(), self.config.codec.values);
@@ -150,28 +151,24 @@ impl Worker {
         if self.gathers_columns() {
             let teams = self.column.size();
             let bounds = vec![self.block().bound(); teams];
-            let gather = AllGather::new(self.column, self.block().item(&self.own), bounds);
-            self.phase = Phase::Columns(gather);
-            self.turn(feedback)
+            Phase::Columns(AllGather::new(
+                self.column,
+                self.block().item(&self.own),
+                bounds,
+            ))
         } else {
-            self.double(feedback, 1)
+            Phase::Doubling(1)
         }
     }
 
-    fn double(&mut self, feedback: &mut Feedback, gap: usize) -> Result<Turn, ProtocolError> {
-        if gap >= self.column.size() {
-            return self.gather_blocks(feedback);
-        }
-        self.phase = Phase::Doubling(gap);
+    fn double(&mut self, gap: usize) -> Round {
         self.entries_sent += self.own.len() as u64;
         let mut payload = Payload::with_capacity(self.block().bound());
         self.block().encode(&self.own, payload.body_mut());
         let peer = self.column.rank(self.column.position() ^ gap);
-        Ok(Turn::Exchange(
-            Round::new()
-                .send(peer, payload)
-                .expect(peer, self.block().bound()),
-        ))
+        Round::new()
+            .send(peer, payload)
+            .expect(peer, self.block().bound())
     }
 
     /// R-SAG: both partners add the same two lists and keep the same part of the sum.
@@ -183,7 +180,7 @@ impl Worker {
     ) -> Result<(), ProtocolError> {
         let mut theirs = Entries::default();
         received.read(0, |reader| self.block().decode(reader, &mut theirs))?;
-        self.raise_if_huge(feedback, [&self.own, &theirs]);
+        self.flag_if_huge(feedback, [&self.own, &theirs]);
         let sum = list::sum(&self.own, &theirs);
         self.keep_top(&sum, 2 * gap);
         Ok(())
@@ -202,7 +199,7 @@ impl Worker {
         }
         let counts: Vec<usize> = lists.iter().map(Entries::len).collect();
         self.entries_sent += AllGather::entries_sent(self.column.position(), &counts);
-        self.raise_if_huge(feedback, &lists);
+        self.flag_if_huge(feedback, &lists);
         let sum = list::sum_all(&lists, self.update.len());
         if self.shortens_lists() {
             self.length.learn(sum.len(), self.block().quota, teams);
@@ -214,7 +211,7 @@ impl Worker {
     /// Only one worker of a column adds what the column discards to its array, and nobody else would learn of an overflow
     /// there. So values that could lead to one count as an overflow for all who hold these lists: the entries in the array are
     /// no larger than those of its list, and the column adds at most one such list per team.
-    fn raise_if_huge<'a>(
+    fn flag_if_huge<'a>(
         &self,
         feedback: &mut Feedback,
         lists: impl IntoIterator<Item = &'a Entries>,
@@ -222,7 +219,7 @@ impl Worker {
         let limit = list::magnitude(f32::MAX / (2 * self.column.size()) as f32);
         let mut values = lists.into_iter().flat_map(|list| &list.values);
         if values.any(|&value| list::magnitude(value) > limit) {
-            feedback.raise();
+            feedback.flag_non_finite();
         }
     }
 
@@ -239,14 +236,16 @@ impl Worker {
 
     // The final all-gather and global residual collection.
 
-    fn gather_blocks(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
+    fn gather_blocks(&self) -> Phase {
         let size = self.team.size();
         let bounds = (0..size)
             .map(|block| self.block_at(block).bound())
             .collect();
-        let gather = AllGather::new(self.team, self.block().item(&self.own), bounds);
-        self.phase = Phase::Gather(gather);
-        self.turn(feedback)
+        Phase::Gather(AllGather::new(
+            self.team,
+            self.block().item(&self.own),
+            bounds,
+        ))
     }
 
     fn finish(&mut self, feedback: &mut Feedback, gather: AllGather) -> Result<(), ProtocolError> {
@@ -287,39 +286,10 @@ impl Worker {
             Residual::GlobalB => self.selector.settle_all(block, work),
         }
     }
-
-    fn turn(&mut self, feedback: &mut Feedback) -> Result<Turn, ProtocolError> {
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Scatter(at) if at < self.rounds.len() => {
-                self.phase = Phase::Scatter(at);
-                Ok(Turn::Exchange(self.scatter(feedback, at)))
-            }
-            Phase::Scatter(_) => self.exchange_columns(feedback),
-            Phase::Doubling(gap) => self.double(feedback, gap),
-            Phase::Columns(gather) => match gather.round() {
-                Some(round) => {
-                    self.phase = Phase::Columns(gather);
-                    Ok(Turn::Exchange(round))
-                }
-                None => {
-                    self.merge_columns(feedback, gather)?;
-                    self.gather_blocks(feedback)
-                }
-            },
-            Phase::Gather(gather) => match gather.round() {
-                Some(round) => {
-                    self.phase = Phase::Gather(gather);
-                    Ok(Turn::Exchange(round))
-                }
-                None => self.finish(feedback, gather).map(|()| Turn::Done),
-            },
-            Phase::Idle => Ok(Turn::Done),
-        }
-    }
 }
 
 impl Machine for Worker {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         let size = self.team.size();
         self.step = input.step;
         self.quotas = self
@@ -331,15 +301,41 @@ impl Machine for Worker {
         wanted[self.team.position()] = self.own_quota();
         self.selector.pass(feedback, input.gradient, &wanted);
         self.phase = Phase::Scatter(0);
-        self.turn(feedback)
-            .expect("nothing has come from outside yet")
     }
 
-    fn resume(
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        loop {
+            let round = match &self.phase {
+                &Phase::Scatter(at) if at < self.rounds.len() => Some(self.scatter(feedback, at)),
+                &Phase::Doubling(gap) if gap < self.column.size() => Some(self.double(gap)),
+                Phase::Columns(gather) | Phase::Gather(gather) => gather.round(),
+                Phase::Scatter(_) | Phase::Doubling(_) => None,
+                Phase::Idle => return Ok(None),
+            };
+            if round.is_some() {
+                return Ok(round);
+            }
+            self.phase = match std::mem::replace(&mut self.phase, Phase::Idle) {
+                Phase::Scatter(_) => self.exchange_columns(feedback),
+                Phase::Doubling(_) => self.gather_blocks(),
+                Phase::Columns(gather) => {
+                    self.merge_columns(feedback, gather)?;
+                    self.gather_blocks()
+                }
+                Phase::Gather(gather) => {
+                    self.finish(feedback, gather)?;
+                    Phase::Idle
+                }
+                Phase::Idle => Phase::Idle,
+            };
+        }
+    }
+
+    fn absorb(
         &mut self,
         feedback: &mut Feedback,
         received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
+    ) -> Result<(), ProtocolError> {
         match &mut self.phase {
             Phase::Scatter(at) => {
                 let at = *at;
@@ -351,22 +347,20 @@ impl Machine for Worker {
                 self.merge_partner(feedback, received, gap)?;
                 self.phase = Phase::Doubling(2 * gap);
             }
-            Phase::Columns(gather) => gather.absorb(received)?,
-            Phase::Gather(gather) => gather.absorb(received)?,
+            Phase::Columns(gather) | Phase::Gather(gather) => gather.absorb(received)?,
             Phase::Idle => {}
         }
-        self.turn(feedback)
+        Ok(())
     }
 
     fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
         Update::Sparse(&self.update)
     }
 
-    fn tally(&self) -> Tally {
-        Tally {
-            rescans: self.selector.rescans(),
+    fn stats(&self) -> MethodStats {
+        MethodStats {
             entries_sent: self.entries_sent,
-            selected: self.selector.selected(),
+            ..self.selector.stats()
         }
     }
 

@@ -65,7 +65,7 @@ impl Runner {
     /// What each worker selected in the last step.
     pub(super) fn selected(&self) -> Vec<u64> {
         let workers = self.cluster.workers().iter();
-        workers.map(|worker| worker.tally().selected).collect()
+        workers.map(|worker| worker.stats().selected).collect()
     }
 
     /// The sum of all residuals.

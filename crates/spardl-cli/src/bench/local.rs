@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use spardl_core::{Algorithm, Collective, Rank, Tally};
+use spardl_core::{Algorithm, Collective, MethodStats, Rank};
 use spardl_sim::{Cluster, Probe};
 
 use super::Case;
@@ -98,7 +98,7 @@ pub(super) fn measure(
         let inputs = gradients.all(step);
         let report = cluster.step_watched(&inputs, case.k, step, &mut watch)?;
         let workers = cluster.workers();
-        let tallies: Vec<Tally> = workers.iter().map(Collective::tally).collect();
+        let stats: Vec<MethodStats> = workers.iter().map(Collective::stats).collect();
         let delivered = workers.first().map_or(0, |worker| worker.update().nnz());
         agreed &= workers
             .windows(2)
@@ -124,9 +124,9 @@ pub(super) fn measure(
         merge.push(ms(&watch.merge));
         streams.push(stream);
         ratios.push((ms(&watch.select) + ms(&watch.merge)) / stream);
-        rescans += tallies.iter().map(|tally| tally.rescans).sum::<u64>();
+        rescans += stats.iter().map(|stats| stats.rescans).sum::<u64>();
         nnz += delivered;
-        let entries = tallies.iter().map(|tally| tally.entries_sent);
+        let entries = stats.iter().map(|stats| stats.entries_sent);
         let sent = report.ledger.bytes.iter().copied().zip(entries);
         busiest.push(sent.max().unwrap_or_default());
         rounds = rounds.max(report.ledger.rounds.iter().max().copied().unwrap_or(0));

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, Input, Laws, Layout, Machine, MethodState,
-    ProtocolError, Received, Tally, Turn, Update, World,
+    Algorithm, ConfigError, Cost, Feedback, Input, Laws, Layout, Machine, MethodState, MethodStats,
+    ProtocolError, Received, Round, Update, World,
 };
 
 use super::local::cpu_time;
 
-/// A method whose machines add up the CPU time of their thread in `begin` and `resume`.
+/// A method whose machines add up the CPU time of their thread.
 #[derive(Debug)]
 pub(super) struct Metered<'a> {
     inner: &'a dyn Algorithm,
@@ -52,6 +52,10 @@ impl Algorithm for Metered<'_> {
         self.inner.cost(workers, layout, k, step)
     }
 
+    fn loose_bound(&self) -> Option<&'static str> {
+        self.inner.loose_bound()
+    }
+
     fn laws(&self) -> Laws {
         self.inner.laws()
     }
@@ -74,24 +78,28 @@ impl MeteredMachine {
 }
 
 impl Machine for MeteredMachine {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
-        self.meter(|machine| machine.begin(feedback, input))
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
+        self.meter(|machine| machine.begin(feedback, input));
     }
 
-    fn resume(
+    fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        self.meter(|machine| machine.round(feedback))
+    }
+
+    fn absorb(
         &mut self,
         feedback: &mut Feedback,
         received: Received<'_>,
-    ) -> Result<Turn, ProtocolError> {
-        self.meter(|machine| machine.resume(feedback, received))
+    ) -> Result<(), ProtocolError> {
+        self.meter(|machine| machine.absorb(feedback, received))
     }
 
     fn update<'a>(&'a self, feedback: &'a Feedback) -> Update<'a> {
         self.inner.update(feedback)
     }
 
-    fn tally(&self) -> Tally {
-        self.inner.tally()
+    fn stats(&self) -> MethodStats {
+        self.inner.stats()
     }
 
     fn state(&self) -> MethodState {

@@ -96,9 +96,9 @@ impl Sample {
             merge_ms: ms(counts.merge),
             traffic: Some(Traffic {
                 bytes: counts.bytes_sent,
-                entries: counts.tally.entries_sent,
+                entries: counts.stats.entries_sent,
                 rounds: counts.rounds,
-                rescans: counts.tally.rescans,
+                rescans: counts.stats.rescans,
             }),
             cpu_ms: None,
             hash: hash(update),

@@ -19,7 +19,8 @@ mod ranks;
 use spardl_kernels::{Entries, Level, Window};
 
 use crate::codec::ValueType;
-use crate::feedback::Feedback;
+use crate::collective::MethodStats;
+use crate::feedback::{Feedback, Span};
 use crate::list::magnitude;
 use crate::partition::Partition;
 use ranks::{Limit, Ranks};
@@ -95,14 +96,13 @@ impl Selector {
         &self.partition
     }
 
-    /// Blocks scanned again in this step because their candidates did not suffice.
-    pub const fn rescans(&self) -> u64 {
-        self.rescans
-    }
-
-    /// Entries selected in this step.
-    pub const fn selected(&self) -> u64 {
-        self.selected
+    /// The blocks scanned again and the entries selected in this step; the method adds what it sent.
+    pub fn stats(&self) -> MethodStats {
+        MethodStats {
+            rescans: self.rescans,
+            selected: self.selected,
+            entries_sent: 0,
+        }
     }
 
     /// `work = residual + gradient`, with candidates for a selection of `quotas[b]` entries from block `b`.
@@ -117,20 +117,20 @@ impl Selector {
     /// (0: every non-zero; infinity: none).
     pub fn pass_above(&mut self, feedback: &mut Feedback, gradient: &[f32], floors: &[f32]) {
         (self.rescans, self.selected) = (0, 0);
-        for (block, &floor) in floors.iter().enumerate() {
-            let overlay = &mut self.overlays[block];
+        let blocks = self.overlays.iter_mut().zip(floors).enumerate();
+        let spans = blocks.map(|(block, (overlay, &floor))| {
             overlay.entries.clear();
             overlay.pending.clear();
             overlay.sent.clear();
             overlay.floor = floor;
-            let range = self.partition.range(block);
-            feedback.accumulate(gradient, range, floor, &mut overlay.entries);
-        }
-        if feedback.mute_if_raised() {
-            for overlay in &mut self.overlays {
-                overlay.entries.clear();
-                overlay.floor = 0.0;
-            }
+            Span::new(self.partition.range(block), floor, &mut overlay.entries)
+        });
+        feedback.accumulate(gradient, spans.collect());
+        if feedback.is_flagged() {
+            // Without a contribution there is nothing below the floor either.
+            self.overlays
+                .iter_mut()
+                .for_each(|overlay| overlay.floor = 0.0);
         }
     }
 

@@ -6,7 +6,7 @@ use spardl_core::codec::Reader;
 use spardl_core::phase::AllGather;
 use spardl_core::{
     Algorithm, ConfigError, Cost, DecodeError, Feedback, Group, Input, Laws, Layout, Machine,
-    MethodState, Payload, ProtocolError, Rank, Received, Round, Support, Tally, Turn, Update,
+    MethodState, MethodStats, Payload, ProtocolError, Rank, Received, Round, Support, Update,
     World,
 };
 
@@ -38,7 +38,7 @@ impl Algorithm for Toy {
             toy: *self,
             group: world.everyone(),
             steps: 0,
-            gather: None,
+            stage: Stage::Summed,
             own: Vec::new(),
             sum: Vec::new(),
         }))
@@ -104,7 +104,7 @@ struct ToyMachine {
     toy: Toy,
     group: Group,
     steps: u64,
-    gather: Option<AllGather>,
+    stage: Stage,
     own: Vec<f32>,
     sum: Vec<f32>,
 }
@@ -132,17 +132,39 @@ impl ToyMachine {
         round
     }
 
-    fn done(&mut self) -> Turn {
-        for sum in &mut self.sum {
-            *sum += self.steps as f32;
+    /// Adds up in rank order what a direct exchange brought.
+    fn add_direct(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
+        let position = self.group.position();
+        for peer in 0..self.group.size() {
+            match peer.cmp(&position) {
+                Ordering::Less => received.read(peer, |reader| add(&mut self.sum, reader))?,
+                Ordering::Equal => add_values(&mut self.sum, &self.own),
+                Ordering::Greater => {
+                    received.read(peer - 1, |reader| add(&mut self.sum, reader))?;
+                }
+            }
         }
-        self.steps += 1;
-        Turn::Done
+        Ok(())
+    }
+
+    fn add_gathered(&mut self, gather: AllGather) -> Result<(), ProtocolError> {
+        let items = gather.into_items();
+        (0..self.group.size())
+            .try_for_each(|peer| items.read(peer, |reader| add(&mut self.sum, reader)))
     }
 }
 
+/// Where in the step a toy is.
+#[derive(Debug)]
+enum Stage {
+    Begun,
+    Direct,
+    Gather(AllGather),
+    Summed,
+}
+
 impl Machine for ToyMachine {
-    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) -> Turn {
+    fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         feedback.load(input.gradient);
         self.own.clear();
         for value in feedback.work_mut() {
@@ -150,54 +172,51 @@ impl Machine for ToyMachine {
             *value -= value.floor();
         }
         self.sum = vec![0.0; self.own.len()];
-        self.gather = None;
-        if self.group.size() == 1 {
-            self.sum.copy_from_slice(&self.own);
-            return self.done();
-        }
-        match self.toy {
-            Toy::Direct => Turn::Exchange(self.direct()),
-            Toy::Gather => {
-                let gather = self.gather.insert(self.gather());
-                Turn::Exchange(gather.round().unwrap_or_default())
-            }
-        }
+        self.stage = match self.toy {
+            Toy::Direct if self.group.size() > 1 => Stage::Begun,
+            _ => Stage::Gather(self.gather()),
+        };
     }
 
-    fn resume(&mut self, _: &mut Feedback, received: Received<'_>) -> Result<Turn, ProtocolError> {
-        let position = self.group.position();
-        let Some(gather) = &mut self.gather else {
-            for peer in 0..self.group.size() {
-                match peer.cmp(&position) {
-                    Ordering::Less => received.read(peer, |reader| add(&mut self.sum, reader))?,
-                    Ordering::Equal => add_values(&mut self.sum, &self.own),
-                    Ordering::Greater => {
-                        received.read(peer - 1, |reader| add(&mut self.sum, reader))?;
-                    }
+    fn round(&mut self, _: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        match &self.stage {
+            Stage::Begun => {
+                self.stage = Stage::Direct;
+                return Ok(Some(self.direct()));
+            }
+            Stage::Gather(gather) => {
+                let round = gather.round();
+                if round.is_some() {
+                    return Ok(round);
                 }
             }
-            return Ok(self.done());
-        };
-        gather.absorb(received)?;
-        if let Some(round) = gather.round() {
-            return Ok(Turn::Exchange(round));
+            Stage::Direct | Stage::Summed => {}
         }
-        if let Some(items) = self.gather.take().map(AllGather::into_items) {
-            for peer in 0..self.group.size() {
-                items.read(peer, |reader| add(&mut self.sum, reader))?;
-            }
+        if let Stage::Gather(gather) = std::mem::replace(&mut self.stage, Stage::Summed) {
+            self.add_gathered(gather)?;
         }
-        Ok(self.done())
+        for sum in &mut self.sum {
+            *sum += self.steps as f32;
+        }
+        self.steps += 1;
+        Ok(None)
+    }
+
+    fn absorb(&mut self, _: &mut Feedback, received: Received<'_>) -> Result<(), ProtocolError> {
+        match &mut self.stage {
+            Stage::Gather(gather) => gather.absorb(received),
+            _ => self.add_direct(received),
+        }
     }
 
     fn update<'a>(&'a self, _: &'a Feedback) -> Update<'a> {
         Update::Dense(&self.sum)
     }
 
-    fn tally(&self) -> Tally {
-        Tally {
+    fn stats(&self) -> MethodStats {
+        MethodStats {
             selected: self.own.len() as u64,
-            ..Tally::default()
+            ..MethodStats::default()
         }
     }
 

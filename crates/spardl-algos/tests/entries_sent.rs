@@ -21,7 +21,7 @@ fn entries_sent_are_the_values_on_the_wire() {
                     let context = format!("{} rank {rank} step {step}", trial.context);
                     let headers = report.ledger.messages[rank] * HEADER_LEN as u64;
                     let body = report.ledger.bytes[rank] - headers;
-                    let entries = worker.tally().entries_sent;
+                    let entries = worker.stats().entries_sent;
                     assert!(4 * entries <= body, "{context}: {entries} in {body} B");
                     // At most 8 B per entry with raw indices, and a few lists per worker and round.
                     let lists = u64::from(report.ledger.rounds[rank] + 2 * workers);
