@@ -57,7 +57,10 @@ fn all() -> BTreeMap<String, u64> {
     hashes
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test that records writes a file")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test that records writes a file"
+)]
 #[test]
 fn twenty_steps_give_the_recorded_bits() {
     let hashes = all();

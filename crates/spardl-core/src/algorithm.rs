@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::collective::{Collective, Machine};
 use crate::error::ConfigError;
 use crate::feedback::Feedback;
-use crate::header::fingerprint;
+use crate::header::Fingerprint;
 use crate::world::World;
 
 /// Configuration and identity of a method; makes the machines.
@@ -52,7 +52,7 @@ pub trait Algorithm: fmt::Debug + Send + Sync {
         } else {
             Feedback::without_residual(len as usize)
         };
-        let fingerprint = fingerprint(&self.describe(), world.size(), len);
+        let fingerprint = Fingerprint::new(&self.describe(), world.size(), layout);
         Ok(Collective::new(world, fingerprint, feedback, machine))
     }
 }

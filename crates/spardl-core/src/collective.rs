@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::error::{ConfigError, DecodeError, ProtocolError};
 use crate::feedback::Feedback;
-use crate::header::{FLAG_NON_FINITE, HEADER_LEN, Header};
+use crate::header::{FLAG_NON_FINITE, Fingerprint, HEADER_LEN, Header, MAX_BODY};
 use crate::sparse::SparseVec;
 use crate::state::{MethodState, State};
 use crate::world::{Rank, World};
@@ -341,7 +341,7 @@ pub trait Machine: fmt::Debug + Send {
 #[derive(Debug)]
 pub struct Collective {
     world: World,
-    fingerprint: u16,
+    fingerprint: Fingerprint,
     feedback: Feedback,
     machine: Box<dyn Machine>,
     phase: Phase,
@@ -372,10 +372,10 @@ impl Phase {
 }
 
 impl Collective {
-    /// Wraps a machine; `fingerprint` is what all workers must agree on (method, configuration, sizes).
+    /// Wraps a machine; `fingerprint` is what all workers must agree on.
     pub fn new(
         world: World,
-        fingerprint: u16,
+        fingerprint: Fingerprint,
         feedback: Feedback,
         machine: Box<dyn Machine>,
     ) -> Self {
@@ -399,6 +399,11 @@ impl Collective {
         self.world
     }
 
+    /// Says which bucket this is, so that a message of another one is refused by name. Bucket 0 unless said.
+    pub const fn set_bucket(&mut self, bucket: u32) {
+        self.fingerprint.set_bucket(bucket);
+    }
+
     /// The length of the bucket.
     pub fn len(&self) -> usize {
         self.feedback.len()
@@ -412,7 +417,7 @@ impl Collective {
     /// Starts a step of training.
     ///
     /// # Errors
-    /// When the gradient has the wrong length, or the last step was neither committed nor aborted.
+    /// When the gradient has the wrong length, the last step was neither committed nor aborted, or a message would be too long.
     pub fn begin(&mut self, input: Input<'_>) -> Result<Step, ConfigError> {
         if !matches!(self.phase, Phase::Idle) {
             return Err(ConfigError::OutOfTurn {
@@ -432,8 +437,14 @@ impl Collective {
         self.header = Header::new(self.fingerprint, input.k, input.step, self.world.rank());
         self.feedback.start();
         self.machine.begin(&mut self.feedback, input);
-        let next = self.advance();
-        Ok(next.expect("a machine does not refuse what it made itself"))
+        self.phase = Phase::Poisoned;
+        self.advance().map_err(|error| match error {
+            ProtocolError::Config(error) => {
+                self.abort();
+                error
+            }
+            other => unreachable!("nothing has come from outside yet: {other}"),
+        })
     }
 
     /// Hands in the messages of the round that was asked for.
@@ -488,6 +499,11 @@ impl Collective {
             Some(mut round) => {
                 round.seq = self.header.round();
                 for outgoing in &mut round.sends {
+                    let bytes = outgoing.payload.wire_len() - HEADER_LEN;
+                    if bytes > MAX_BODY {
+                        let limit = MAX_BODY;
+                        return Err(ConfigError::MessageTooLong { bytes, limit }.into());
+                    }
                     self.header.write(self.flags, &mut outgoing.payload.0);
                 }
                 self.phase = Phase::Exchanging(round.recvs.clone());

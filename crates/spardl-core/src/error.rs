@@ -70,6 +70,16 @@ pub enum ConfigError {
         /// What would be accepted.
         expected: String,
     },
+    /// A message that is longer than its header can say.
+    #[error(
+        "a message of {bytes} bytes is over the limit of {limit}: cut the gradient into smaller buckets"
+    )]
+    MessageTooLong {
+        /// The bytes of its body.
+        bytes: usize,
+        /// The most that a body may have.
+        limit: usize,
+    },
     /// A saved state that does not fit this collective.
     #[error("the saved state does not fit: {what} is {got}, expected {expected}")]
     StateMismatch {
@@ -104,19 +114,19 @@ pub enum ProtocolError {
         /// How many arrived.
         got: usize,
     },
-    /// A message that belongs elsewhere: other method, configuration, step, round or sender.
-    #[error("round {round}: the message from rank {from} has {field} {got}, expected {expected}")]
+    /// A message that belongs elsewhere.
+    #[error("round {round}: the message from rank {from} {}", field.complaint(*expected, *got))]
     WrongHeader {
         /// The round.
         round: u32,
         /// The sender.
         from: Rank,
         /// The field of the header that differs.
-        field: &'static str,
+        field: HeaderField,
         /// What the plan says.
-        expected: u64,
+        expected: u32,
         /// What the header says.
-        got: u64,
+        got: u32,
     },
     /// A message whose contents cannot be read.
     #[error("round {round}: the message from rank {from} is damaged: {source}")]
@@ -134,6 +144,50 @@ pub enum ProtocolError {
     /// A wrong call by the driver, not by a peer.
     #[error(transparent)]
     Config(#[from] ConfigError),
+}
+
+/// A field of a message's header that does not match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeaderField {
+    /// The version of the message format.
+    Version,
+    /// Method, options, density, number of workers or of elements.
+    Configuration,
+    /// Names, shapes or order of the tensors.
+    Layout,
+    /// The bucket.
+    Bucket,
+    /// The step.
+    Step,
+    /// The round within the step.
+    Round,
+    /// The sender.
+    Sender,
+}
+
+impl HeaderField {
+    /// What is wrong with the message, in words where the numbers are only hashes.
+    fn complaint(self, expected: u32, got: u32) -> String {
+        let name = match self {
+            Self::Configuration => {
+                return "is of another configuration: compare the method and its options, the density, \
+                        and the number of workers and of elements on both ranks"
+                    .to_owned();
+            }
+            Self::Layout => {
+                return "is of another layout: compare the names, shapes and order of the tensors on \
+                        both ranks"
+                    .to_owned();
+            }
+            Self::Version => "format version",
+            Self::Bucket => "bucket",
+            Self::Step => "step",
+            Self::Round => "round",
+            Self::Sender => "sender",
+        };
+        format!("has {name} {got}, expected {expected}")
+    }
 }
 
 /// Why bytes from the wire cannot be decoded.

@@ -1,39 +1,85 @@
-//! The 16 bytes before every body: enough to refuse a message that belongs elsewhere, and the non-finite flag.
+//! The 24 bytes before every body: enough to refuse a message that belongs elsewhere, and the non-finite flag.
 //!
 //! | bytes | field |
 //! | --- | --- |
 //! | 0 | format version |
 //! | 1 | flags |
-//! | 2-3 | fingerprint of method, configuration, sizes and k |
-//! | 4-7 | step (low 32 bits) |
-//! | 8-9 | round (low 16 bits) |
-//! | 10-11 | sender (low 16 bits) |
-//! | 12-15 | length of the body: some engines hand over a buffer longer than the message |
+//! | 2-3 | bucket (low 16 bits) |
+//! | 4-7 | hash of method, options, number of workers and of elements, and k |
+//! | 8-11 | hash of the layout: names, shapes and order of the tensors |
+//! | 12-15 | step (low 32 bits) |
+//! | 16-17 | round (low 16 bits) |
+//! | 18-19 | sender (low 16 bits) |
+//! | 20-23 | length of the body: some engines hand over a buffer longer than the message |
 
+use crate::algorithm::Layout;
 use crate::collective::Expected;
-use crate::error::{DecodeError, ProtocolError};
+use crate::error::{DecodeError, HeaderField, ProtocolError};
 use crate::world::Rank;
 
 /// Bytes of the header of every message.
-pub const HEADER_LEN: usize = 16;
+pub const HEADER_LEN: usize = 24;
+/// The most bytes of a body: its length has 32 bits.
+pub(crate) const MAX_BODY: usize = u32::MAX as usize;
 /// Some worker whose messages led to this one met NaN or an infinity.
 pub(crate) const FLAG_NON_FINITE: u8 = 1;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// What all messages of a collective have in common: what its workers must agree on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprint {
+    configuration: u64,
+    layout: u32,
+    bucket: u16,
+}
+
+impl Fingerprint {
+    /// The fingerprint of a method's description and the bucket's layout among `workers`.
+    pub fn new(configuration: &str, workers: u32, layout: &Layout) -> Self {
+        let hash = fnv1a(configuration.as_bytes(), FNV_OFFSET);
+        let hash = fnv1a(&workers.to_le_bytes(), hash);
+        Self {
+            configuration: fnv1a(&layout.len().to_le_bytes(), hash),
+            layout: fold(layout_hash(layout)),
+            bucket: 0,
+        }
+    }
+
+    pub(crate) const fn set_bucket(&mut self, bucket: u32) {
+        self.bucket = bucket as u16;
+    }
+}
+
+fn layout_hash(layout: &Layout) -> u64 {
+    let number = |hash, number: usize| fnv1a(&(number as u64).to_le_bytes(), hash);
+    layout.parts().iter().fold(FNV_OFFSET, |hash, part| {
+        // Lengths first, so that no two layouts run together to the same bytes.
+        let hash = number(number(hash, part.name.len()), part.shape.len());
+        let hash = fnv1a(part.name.as_bytes(), hash);
+        part.shape
+            .iter()
+            .fold(hash, |hash, &side| number(hash, side))
+    })
+}
 
 /// What the headers of the current round say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Header {
-    fingerprint: u16,
+    bucket: u16,
+    configuration: u32,
+    layout: u32,
     step: u32,
     round: u32,
     from: u16,
 }
 
 impl Header {
-    pub(crate) fn new(fingerprint: u16, k: usize, step: u64, from: Rank) -> Self {
-        let fingerprint = fold(fnv1a(&(k as u64).to_le_bytes(), u64::from(fingerprint)));
+    pub(crate) fn new(fingerprint: Fingerprint, k: usize, step: u64, from: Rank) -> Self {
+        let configuration = fnv1a(&(k as u64).to_le_bytes(), fingerprint.configuration);
         Self {
-            fingerprint,
+            bucket: fingerprint.bucket,
+            configuration: fold(configuration),
+            layout: fingerprint.layout,
             step: step as u32,
             round: 0,
             from: from.get() as u16,
@@ -48,18 +94,22 @@ impl Header {
         self.round += 1;
     }
 
+    /// Writes the header of a message whose body has at most [`MAX_BODY`] bytes.
     pub(crate) fn write(&self, flags: u8, message: &mut [u8]) {
         message[0] = VERSION;
         message[1] = flags;
-        message[2..4].copy_from_slice(&self.fingerprint.to_le_bytes());
-        message[4..8].copy_from_slice(&self.step.to_le_bytes());
-        message[8..10].copy_from_slice(&(self.round as u16).to_le_bytes());
-        message[10..12].copy_from_slice(&self.from.to_le_bytes());
+        message[2..4].copy_from_slice(&self.bucket.to_le_bytes());
+        message[4..8].copy_from_slice(&self.configuration.to_le_bytes());
+        message[8..12].copy_from_slice(&self.layout.to_le_bytes());
+        message[12..16].copy_from_slice(&self.step.to_le_bytes());
+        message[16..18].copy_from_slice(&(self.round as u16).to_le_bytes());
+        message[18..20].copy_from_slice(&self.from.to_le_bytes());
         let body = (message.len() - HEADER_LEN) as u32;
-        message[12..16].copy_from_slice(&body.to_le_bytes());
+        message[20..24].copy_from_slice(&body.to_le_bytes());
     }
 
-    /// Checks that a message is the expected one and returns its flags and its body.
+    /// Checks that a message is the expected one and returns its flags and its body. Who it is from and what it belongs to is
+    /// looked at before its length, so that a peer with other settings is not taken for a damaged wire.
     pub(crate) fn check<'a>(
         &self,
         message: &'a [u8],
@@ -71,43 +121,63 @@ impl Header {
             from,
             source,
         };
-        let Some(header) = message.first_chunk::<HEADER_LEN>() else {
-            let got = message.len() as u64;
+        let Some((header, rest)) = message.split_first_chunk::<HEADER_LEN>() else {
             return Err(damaged(DecodeError::Truncated {
                 needed: HEADER_LEN as u64,
-                got,
+                got: message.len() as u64,
             }));
         };
+        self.check_fields(header, from)?;
         if message.len() > expected.max_bytes {
-            return Err(damaged(DecodeError::Trailing(
-                message.len() - expected.max_bytes,
-            )));
+            let excess = message.len() - expected.max_bytes;
+            return Err(damaged(DecodeError::Trailing(excess)));
         }
-        let body = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
-        let u16_at = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
-        let step = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+        let body = u32_at(header, 20);
+        let short = DecodeError::Truncated {
+            needed: body.into(),
+            got: rest.len() as u64,
+        };
+        let body = rest.get(..body as usize).ok_or_else(|| damaged(short))?;
+        Ok((header[1], body))
+    }
+
+    fn check_fields(&self, header: &[u8; HEADER_LEN], from: Rank) -> Result<(), ProtocolError> {
         let fields = [
-            ("format version", u64::from(VERSION), u64::from(header[0])),
-            ("configuration", u64::from(self.fingerprint), u16_at(2)),
-            ("step", u64::from(self.step), u64::from(step)),
-            ("round", u64::from(round as u16), u16_at(8)),
-            ("sender", u64::from(from.get() as u16), u16_at(10)),
+            (
+                HeaderField::Version,
+                u32::from(VERSION),
+                u32::from(header[0]),
+            ),
+            (
+                HeaderField::Configuration,
+                self.configuration,
+                u32_at(header, 4),
+            ),
+            (HeaderField::Layout, self.layout, u32_at(header, 8)),
+            (
+                HeaderField::Bucket,
+                u32::from(self.bucket),
+                u16_at(header, 2),
+            ),
+            (HeaderField::Step, self.step, u32_at(header, 12)),
+            (
+                HeaderField::Round,
+                u32::from(self.round as u16),
+                u16_at(header, 16),
+            ),
+            (
+                HeaderField::Sender,
+                u32::from(from.get() as u16),
+                u16_at(header, 18),
+            ),
         ];
         match fields
             .into_iter()
             .find(|(_, expected, got)| expected != got)
         {
-            None => {
-                let rest = &message[HEADER_LEN..];
-                let short = DecodeError::Truncated {
-                    needed: body.into(),
-                    got: rest.len() as u64,
-                };
-                let body = rest.get(..body as usize).ok_or_else(|| damaged(short))?;
-                Ok((header[1], body))
-            }
+            None => Ok(()),
             Some((field, expected, got)) => Err(ProtocolError::WrongHeader {
-                round,
+                round: self.round,
                 from,
                 field,
                 expected,
@@ -117,11 +187,12 @@ impl Header {
     }
 }
 
-/// A 16-bit fingerprint of what all workers must agree on.
-pub(crate) fn fingerprint(configuration: &str, workers: u32, len: u32) -> u16 {
-    let hash = fnv1a(configuration.as_bytes(), FNV_OFFSET);
-    let hash = fnv1a(&workers.to_le_bytes(), hash);
-    fold(fnv1a(&len.to_le_bytes(), hash))
+fn u16_at(header: &[u8; HEADER_LEN], at: usize) -> u32 {
+    u32::from(header[at]) | u32::from(header[at + 1]) << 8
+}
+
+fn u32_at(header: &[u8; HEADER_LEN], at: usize) -> u32 {
+    u16_at(header, at) | u16_at(header, at + 2) << 16
 }
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -132,6 +203,6 @@ fn fnv1a(bytes: &[u8], start: u64) -> u64 {
     })
 }
 
-const fn fold(hash: u64) -> u16 {
-    (hash ^ (hash >> 16) ^ (hash >> 32) ^ (hash >> 48)) as u16
+const fn fold(hash: u64) -> u32 {
+    (hash ^ (hash >> 32)) as u32
 }

@@ -42,9 +42,9 @@ pub use collective::{
     Collective, Expected, Inbox, Input, Machine, MethodStats, Outcome, Outgoing, Payload, Received,
     Round, SkipReason, Step, Update,
 };
-pub use error::{ConfigError, DecodeError, ProtocolError};
+pub use error::{ConfigError, DecodeError, HeaderField, ProtocolError};
 pub use feedback::{Feedback, Span};
-pub use header::HEADER_LEN;
+pub use header::{Fingerprint, HEADER_LEN};
 pub use partition::Partition;
 pub use select::Selector;
 pub use spardl_kernels::Entries;

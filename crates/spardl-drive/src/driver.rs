@@ -64,9 +64,10 @@ impl<T: Transport> Driver<T> {
     ///
     /// # Errors
     /// When a collective was made for another rank or world size than the transport's.
-    pub fn new(transport: T, collectives: Vec<Collective>) -> Result<Self, DriveError> {
+    pub fn new(transport: T, mut collectives: Vec<Collective>) -> Result<Self, DriveError> {
         let expected = transport.world();
-        for (bucket, collective) in buckets().zip(&collectives) {
+        for (bucket, collective) in buckets().zip(&mut collectives) {
+            collective.set_bucket(bucket.get());
             let got = collective.world();
             if got != expected {
                 return Err(DriveError::WorldMismatch {

@@ -76,7 +76,7 @@ fn replace(valid: &[u8], manner: u8, at: u8, bytes: &[u8]) -> Vec<u8> {
             );
             message.truncate(valid.len() - usize::from(at) % (body + 1));
             let len = (message.len() - HEADER_LEN) as u32;
-            message[12..HEADER_LEN].copy_from_slice(&len.to_le_bytes());
+            message[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&len.to_le_bytes());
         }
         2 => {
             for &[offset, bit] in bytes.as_chunks().0 {
