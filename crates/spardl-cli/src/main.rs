@@ -21,6 +21,7 @@ mod train;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use spardl_kernels::Level;
 
 /// Messages and the tensors of a network are allocated anew in every step. The C library returns such memory to the system and
 /// gets it back page by page: a third of the time of a training run, and 0.04 of the plain loop in a bench.
@@ -82,7 +83,17 @@ fn main() -> ExitCode {
         Err(answer) if is_answer(&answer) => answer.exit(),
         Err(error) => return output::exit_code(Err(output::bad_usage(&error.to_string()))),
     };
-    let result = match cli.command {
+    let result = level_can_be_had().and_then(|()| run(cli.command));
+    output::exit_code(result)
+}
+
+/// The library runs with what the CPU has when `SPARDL_LEVEL` asks for something else; whoever set it wants to know.
+fn level_can_be_had() -> anyhow::Result<()> {
+    Level::asked().map(drop).map_err(output::bad_request)
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::List(args) => list::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Bench(args) => bench::run(&args),
@@ -93,8 +104,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Ablation(args) => ablation::run(&args),
         Command::Docs(args) => docs::run(&args),
-    };
-    output::exit_code(result)
+    }
 }
 
 fn is_answer(message: &clap::Error) -> bool {

@@ -288,3 +288,23 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     assert!(output.status.success(), "{:?}", output.status);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[test]
+fn a_lower_level_is_named_in_the_heading_and_an_unknown_one_is_refused() {
+    let arguments = "bench --local --workers 2 --elements 1000 --methods spardl --iterations 1";
+    let mut command = spardl(arguments);
+    let output = command.env("SPARDL_LEVEL", "portable").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let machine = text.lines().find(|line| line.starts_with("# machine:"));
+    assert!(machine.unwrap().contains(", portable,"), "{text}");
+
+    let mut command = spardl(arguments);
+    let output = command.env("SPARDL_LEVEL", "sse9").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        complaint.starts_with("spardl: SPARDL_LEVEL: there is no 'sse9': use portable"),
+        "{complaint}"
+    );
+    assert_eq!(complaint.lines().count(), 1);
+}

@@ -18,21 +18,57 @@ pub enum Level {
 }
 
 impl Level {
-    /// The highest level this CPU can run. Detected once per process; no environment variable changes it.
+    /// Every level there is, lowest first.
+    const ALL: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
+
+    /// The level that everything uses: the highest this CPU can run, or the lower one that [`Level::VARIABLE`] asks for.
+    ///
+    /// Decided once per process. A variable that cannot be followed is as good as none: a library has nobody to complain to.
+    /// A command asks [`Level::asked`] first.
     pub fn best() -> Level {
         static BEST: OnceLock<Level> = OnceLock::new();
-        *BEST.get_or_init(detect)
+        *BEST.get_or_init(|| Level::asked().ok().flatten().unwrap_or_else(detected))
     }
 
-    /// Every level this CPU can run, [`Level::Portable`] first.
+    /// The environment variable that forces a lower level, so that every level can be measured on one machine.
+    pub const VARIABLE: &'static str = "SPARDL_LEVEL";
+
+    /// The level that [`Level::VARIABLE`] names; `None` when it is not set.
+    ///
+    /// # Errors
+    ///
+    /// One line that says what was expected, when the name is none of a level or the CPU lacks it.
+    pub fn asked() -> Result<Option<Level>, String> {
+        match std::env::var_os(Level::VARIABLE) {
+            Some(name) => Level::named(&name.to_string_lossy()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn named(name: &str) -> Result<Level, String> {
+        let known = Level::ALL.into_iter().find(|level| level.name() == name);
+        match known.filter(|level| level.is_available()) {
+            Some(level) => Ok(level),
+            None => {
+                let names: Vec<_> = Level::available().into_iter().map(Level::name).collect();
+                let (variable, names) = (Level::VARIABLE, names.join(", "));
+                let what = if known.is_some() {
+                    "the CPU lacks"
+                } else {
+                    "there is no"
+                };
+                Err(format!("{variable}: {what} '{name}': use {names}"))
+            }
+        }
+    }
+
+    /// Every level this CPU can run, [`Level::Portable`] first, whatever [`Level::VARIABLE`] asks for.
     pub fn available() -> Vec<Level> {
-        [Level::Portable, Level::Avx2, Level::Avx512]
-            .into_iter()
-            .filter(|level| level.is_available())
-            .collect()
+        let all = Level::ALL.into_iter();
+        all.filter(|level| level.is_available()).collect()
     }
 
-    /// The name in reports: `portable`, `avx2` or `avx512`.
+    /// The name in reports and in [`Level::VARIABLE`]: `portable`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
         match self {
             Level::Portable => "portable",
@@ -53,8 +89,14 @@ impl Level {
     }
 
     fn is_available(self) -> bool {
-        self <= Level::best()
+        self <= detected()
     }
+}
+
+/// The highest level this CPU can run, found out once.
+fn detected() -> Level {
+    static DETECTED: OnceLock<Level> = OnceLock::new();
+    *DETECTED.get_or_init(detect)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -85,10 +127,21 @@ mod tests {
     use super::Level;
 
     #[test]
-    fn portable_is_always_available_and_best_is_the_last_available() {
+    fn portable_is_always_available_and_the_best_is_the_last_or_the_one_asked_for() {
         let available = Level::available();
         assert_eq!(available.first(), Some(&Level::Portable));
-        assert_eq!(available.last(), Some(&Level::best()));
+        let last = available.last().copied();
+        let asked = Level::asked().ok().flatten();
+        assert_eq!(asked.or(last), Some(Level::best()));
+    }
+
+    #[test]
+    fn levels_are_asked_for_by_name_and_what_cannot_be_is_said_in_one_line() {
+        for level in Level::available() {
+            assert_eq!(Level::named(level.name()), Ok(level));
+        }
+        let error = Level::named("sse9").unwrap_err();
+        assert!(error.starts_with("SPARDL_LEVEL: there is no 'sse9': use portable"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 
 use comfy_table::{CellAlignment, Table, presets};
+use spardl_kernels::Level;
 
 use super::recorded::Recorded;
 use super::row::Row;
@@ -29,14 +30,23 @@ pub(super) fn preamble(args: &Args, recorded: Option<&Recorded>, place: &str) ->
         "# spardl {} ({})\n# {place}; {} iterations after {} of warm-up\n# machine: {}\n# gradients: {gradients}\n\
          # times in ms, bandwidths in GB/s; spardl bench --help says what the columns mean\n",
         command.join(" "),
-        env!("CARGO_PKG_VERSION"),
+        version(),
         args.iterations,
         args.warmup,
         machine(),
     )
 }
 
-/// The processor, its cores and the kernel, as far as the system says.
+/// The version, and the commit where the build knew it.
+fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match option_env!("SPARDL_COMMIT") {
+        Some(commit) => format!("{version}, commit {commit}"),
+        None => version.to_owned(),
+    }
+}
+
+/// The processor, its cores, the level of the kernels and the system's kernel, as far as the system says.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, Into::<usize>::into);
     let mut words = vec![format!("{cores} cores")];
@@ -45,6 +55,7 @@ fn machine() -> String {
         .lines()
         .find(|line| line.starts_with("model name"));
     words.extend(model.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned())));
+    words.push(Level::best().name().to_owned());
     if let Ok(kernel) = fs::read_to_string("/proc/sys/kernel/osrelease") {
         words.push(format!("Linux {}", kernel.trim()));
     }
