@@ -23,7 +23,7 @@
 use spardl_core::phase::Broadcast;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine,
+    Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Gradient, Input, Laws, Layout, Machine,
     MethodStats, Partition, ProtocolError, Received, Round, Selector, Support, ValueType, World,
 };
 
@@ -104,7 +104,7 @@ impl Follow {
     }
 
     /// The leader's indices.
-    fn lead(&mut self, feedback: &mut Feedback, gradient: &[f32]) -> Vec<u32> {
+    fn lead(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>) -> Vec<u32> {
         let mut top = Entries::default();
         self.selector.pass(feedback, gradient, &[self.k]);
         self.selector

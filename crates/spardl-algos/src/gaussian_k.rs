@@ -400,11 +400,7 @@ mod tests {
                 let expected = published(&gradient, k, preset);
                 assert!((1..4 * k).contains(&expected.len()), "{}", expected.len());
                 let mut feedback = Feedback::new(len as usize);
-                let input = Input {
-                    gradient: &gradient,
-                    k,
-                    step: seed,
-                };
+                let input = Input::new(&gradient, k, seed);
                 let own = select.select(&mut selector, &mut feedback, input, ValueType::F32);
                 let got: Vec<usize> = own.indices.iter().map(|&i| i as usize).collect();
                 assert_eq!(got, expected, "{preset:?} step {seed}");

@@ -110,7 +110,7 @@ impl<S: Select> Machine for Worker<S> {
         let len = self.selector.partition().len();
         self.k = input.k.min(len as usize);
         self.most = self.select.most(self.k, len);
-        let input = Input { k: self.k, ..input };
+        let input = input.k(self.k);
         let values = self.codec.values;
         let own = self
             .select

@@ -32,9 +32,9 @@
 use spardl_core::codec::{Reader, decode_values, encode_values};
 use spardl_core::phase::{AllGather, AllToAll, Items};
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Group, HEADER_LEN, Input,
-    Laws, Layout, Machine, MethodStats, Partition, ProtocolError, Received, Round, Selector,
-    SparseVec, Support, Update, World, list, schedule,
+    Algorithm, Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Gradient, Group,
+    HEADER_LEN, Input, Laws, Layout, Machine, MethodStats, Partition, ProtocolError, Received,
+    Round, Selector, SparseVec, Support, Update, World, list, schedule,
 };
 
 use crate::Options;
@@ -159,7 +159,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn select(&mut self, feedback: &mut Feedback, gradient: &[f32]) {
+    fn select(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>) {
         self.selector.pass(feedback, gradient, &[self.k]);
         self.selection.clear();
         let (work, values) = (feedback.work(), self.config.codec.values);

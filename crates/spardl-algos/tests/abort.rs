@@ -116,11 +116,7 @@ fn calls_out_of_turn_are_refused_and_change_nothing() {
     for algorithm in configurations::all(2) {
         let mut trial = Trial::new(&*algorithm, 2, LEN);
         let gradients = generate::fractions(1, 2, LEN);
-        let input = Input {
-            gradient: &gradients[0],
-            k: K,
-            step: 0,
-        };
+        let input = Input::new(&gradients[0], K, 0);
         let worker = &mut trial.cluster.workers_mut()[0];
         let (context, state) = (&trial.context, worker.state());
         assert!(out_of_turn(worker.commit()), "{context}: nothing to commit");

@@ -14,11 +14,7 @@ fn run(pair: &mut [Collective; 2], ks: [usize; 2]) -> Result<(), ProtocolError> 
     let gradients = generate::integers(5, 2, LEN);
     let mut steps: Vec<Step> = Vec::new();
     for ((worker, gradient), k) in pair.iter_mut().zip(&gradients).zip(ks) {
-        let input = Input {
-            gradient,
-            k,
-            step: 0,
-        };
+        let input = Input::new(gradient, k, 0);
         steps.push(worker.begin(input).expect("a valid step"));
     }
     loop {

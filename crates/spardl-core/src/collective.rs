@@ -10,6 +10,7 @@ use std::fmt;
 
 use crate::error::{ConfigError, DecodeError, ProtocolError};
 use crate::feedback::Feedback;
+use crate::gradient::Gradient;
 use crate::header::{FLAG_NON_FINITE, Fingerprint, HEADER_LEN, Header, MAX_BODY};
 use crate::sparse::SparseVec;
 use crate::state::{MethodState, State};
@@ -270,13 +271,42 @@ impl Update<'_> {
 
 /// What a step starts from.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Input<'a> {
     /// This worker's gradient of the bucket; read only.
-    pub gradient: &'a [f32],
+    pub gradient: Gradient<'a>,
     /// How many entries the update should have; may change from step to step, equal on all workers.
     pub k: usize,
     /// The number of the step, equal on all workers; rotations are taken from it.
     pub step: u64,
+    /// False when the caller knows that its gradient is bad. The worker then contributes nothing and all workers skip the step.
+    pub finite: bool,
+}
+
+impl<'a> Input<'a> {
+    /// A gradient that is taken to be good; the pass looks for NaN and infinities anyway.
+    pub fn new(gradient: impl Into<Gradient<'a>>, k: usize, step: u64) -> Self {
+        Self {
+            gradient: gradient.into(),
+            k,
+            step,
+            finite: true,
+        }
+    }
+
+    /// The same with another number of entries.
+    #[must_use]
+    pub const fn k(mut self, k: usize) -> Self {
+        self.k = k;
+        self
+    }
+
+    /// The same with the caller's word on whether the gradient is good.
+    #[must_use]
+    pub const fn finite(mut self, finite: bool) -> Self {
+        self.finite = finite;
+        self
+    }
 }
 
 /// What a machine counted in the current step; it explains speed and never changes results.
@@ -435,7 +465,7 @@ impl Collective {
         self.has_update = false;
         self.flags = 0;
         self.header = Header::new(self.fingerprint, input.k, input.step, self.world.rank());
-        self.feedback.start();
+        self.feedback.start(input.finite);
         self.machine.begin(&mut self.feedback, input);
         self.phase = Phase::Poisoned;
         self.advance().map_err(|error| match error {

@@ -12,6 +12,7 @@ use std::ops::Range;
 use spardl_kernels::{Entries, Level};
 
 use crate::error::ConfigError;
+use crate::gradient::Gradient;
 
 /// The two arrays of a worker: 2n words, or n for methods that keep no residual.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl Feedback {
     ///
     /// After a NaN or infinity this worker is muted: it goes on with an empty contribution, so `work` is zero and nothing is
     /// found, and all workers will skip the step.
-    pub fn accumulate(&mut self, gradient: &[f32], mut spans: Vec<Span<'_>>) {
+    pub fn accumulate(&mut self, gradient: Gradient<'_>, mut spans: Vec<Span<'_>>) {
         debug_assert!(covers(&spans, self.len()), "the spans cover the bucket");
         for span in &mut spans {
             self.accumulate_span(gradient, span);
@@ -113,21 +114,26 @@ impl Feedback {
         }
     }
 
-    fn accumulate_span(&mut self, gradient: &[f32], span: &mut Span<'_>) {
-        let (range, level) = (span.range.clone(), self.level);
-        let (gradient, work) = (&gradient[range.clone()], &mut self.work[range.clone()]);
-        let finite = if self.keeps {
-            let (residual, base) = (&self.residual[range.clone()], range.start as u32);
-            let (threshold, found) = (span.threshold, &mut *span.found);
-            spardl_kernels::accumulate(level, residual, gradient, work, base, threshold, found)
-        } else {
-            spardl_kernels::copy(level, gradient, work)
-        };
-        self.non_finite |= !finite;
+    fn accumulate_span(&mut self, gradient: Gradient<'_>, span: &mut Span<'_>) {
+        let (level, threshold) = (self.level, span.threshold);
+        for (range, piece) in gradient.pieces(span.range.clone()) {
+            if self.non_finite {
+                return;
+            }
+            let work = &mut self.work[range.clone()];
+            let finite = if self.keeps {
+                let (residual, base) = (&self.residual[range.clone()], range.start as u32);
+                let found = &mut *span.found;
+                spardl_kernels::accumulate(level, residual, piece, work, base, threshold, found)
+            } else {
+                spardl_kernels::copy(level, piece, work)
+            };
+            self.non_finite = !finite;
+        }
     }
 
     /// The pass of methods that look at no single entry.
-    pub fn load(&mut self, gradient: &[f32]) {
+    pub fn load(&mut self, gradient: Gradient<'_>) {
         let (all, mut nothing) = (0..self.len(), Entries::default());
         self.accumulate(gradient, vec![Span::new(all, f32::INFINITY, &mut nothing)]);
     }
@@ -142,8 +148,9 @@ impl Feedback {
         self.non_finite
     }
 
-    pub(crate) const fn start(&mut self) {
-        self.non_finite = false;
+    /// A step begins; `finite` is false when the gradient is already known to be bad.
+    pub(crate) const fn start(&mut self, finite: bool) {
+        self.non_finite = !finite;
     }
 
     pub(crate) const fn commit(&mut self) {

@@ -14,7 +14,7 @@
 //! | [`schedule`] | who talks to whom: pure integer functions |
 //! | [`phase`] | small machines to build methods from: all-gather, all-reduce, broadcast, all-to-all |
 //! | [`select`] | exact top-q per block in one pass |
-//! | [`feedback`] | the residual and the working copy |
+//! | [`gradient`], [`feedback`] | what a worker contributes; its residual and working copy |
 //! | [`list`] | sums and splits of sorted lists |
 //! | [`codec`] | lists and values to bytes and back |
 //! | [`sparse`], [`state`], [`error`] | sparse vectors, saved state, errors by who must act |
@@ -26,6 +26,7 @@ pub mod codec;
 pub mod collective;
 pub mod error;
 pub mod feedback;
+pub mod gradient;
 mod header;
 pub mod list;
 pub mod partition;
@@ -44,10 +45,11 @@ pub use collective::{
 };
 pub use error::{ConfigError, DecodeError, HeaderField, ProtocolError};
 pub use feedback::{Feedback, Span};
+pub use gradient::Gradient;
 pub use header::{Fingerprint, HEADER_LEN};
 pub use partition::Partition;
 pub use select::Selector;
-pub use spardl_kernels::Entries;
+pub use spardl_kernels::{Entries, Source};
 pub use sparse::SparseVec;
 pub use state::{MethodState, State};
 pub use world::{Group, Rank, World};

@@ -100,7 +100,8 @@ impl Pair {
     }
 
     fn pass(&mut self, input: Vec<f32>, quotas: &[usize]) {
-        self.selector.pass(&mut self.feedback, &input, quotas);
+        self.selector
+            .pass(&mut self.feedback, (&input).into(), quotas);
         self.start(input);
     }
 
@@ -301,7 +302,8 @@ fn many_steps_on_large_blocks_equal_sorting_and_meet_both_hits_and_misses() {
 fn a_candidate_that_shrinks_below_the_floor_uncovers_a_smaller_entry() {
     let mut pair = Pair::new(Partition::even(4, 1));
     let input = vec![10.0, 9.0, 1.0, 0.9];
-    pair.selector.pass_above(&mut pair.feedback, &input, &[5.0]);
+    pair.selector
+        .pass_above(&mut pair.feedback, (&input).into(), &[5.0]);
     pair.start(input);
     let list = Entries {
         indices: vec![0],
@@ -324,7 +326,7 @@ fn thresholds_below_and_above_the_floor_and_caps_equal_sorting() {
                 let value = |i| Shape::HeavyTail.value(i, &mut numbers);
                 let input: Vec<f32> = (0..5000).map(value).collect();
                 pair.selector
-                    .pass_above(&mut pair.feedback, &input, &[floor]);
+                    .pass_above(&mut pair.feedback, (&input).into(), &[floor]);
                 pair.start(input);
                 let list = pair.received(0, 60, &mut numbers);
                 pair.add(0, list);
@@ -357,7 +359,7 @@ proptest! {
     ) {
         let input: Vec<f32> = bits.into_iter().map(f32::from_bits).map(|v| if v.is_finite() { v } else { 0.0 }).collect();
         let mut pair = Pair::new(Partition::even(input.len() as u32, 1));
-        pair.selector.pass_above(&mut pair.feedback, &input, &[floor]);
+        pair.selector.pass_above(&mut pair.feedback, (&input).into(), &[floor]);
         pair.start(input);
         pair.take_top(0, quota, ValueType::F32);
         pair.settle(0, 1, &BTreeSet::new());

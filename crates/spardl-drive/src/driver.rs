@@ -7,7 +7,7 @@
 //! let sums = run_workers(4, |transport| {
 //!     let mut driver = Driver::for_layouts(transport, algorithm, &[Layout::flat(3)])?;
 //!     let gradient = [1.0, 2.0, 3.0];
-//!     driver.all_reduce(&[Input { gradient: &gradient, k: 1, step: 0 }])?;
+//!     driver.all_reduce(&[Input::new(&gradient, 1, 0)])?;
 //!     Ok::<_, DriveError>(driver.updates().map(|update| update.nnz()).sum::<usize>())
 //! })?;
 //! # Ok(()) }

@@ -40,11 +40,7 @@ fn trace_of_threads(toy: Toy, size: u32, len: usize, bucket: u32, steps: u64) ->
             let gradients: Vec<_> = (0..=bucket).map(|b| gradient(rank, b, step, len)).collect();
             let inputs: Vec<_> = gradients
                 .iter()
-                .map(|gradient| Input {
-                    gradient,
-                    k: 1,
-                    step,
-                })
+                .map(|gradient| Input::new(gradient, 1, step))
                 .collect();
             driver.all_reduce(&inputs).unwrap();
             let id = BucketId::new(bucket);
@@ -102,13 +98,7 @@ fn the_report_counts_what_the_cost_announces() {
                 .with_timeout(LIMIT);
             let gradient = vec![1.5; len as usize];
             driver
-                .all_reduce(
-                    &[Input {
-                        gradient: &gradient,
-                        k: 1,
-                        step: 0,
-                    }; 3],
-                )
+                .all_reduce(&[Input::new(&gradient, 1, 0); 3])
                 .unwrap()
         })
         .unwrap();
@@ -143,11 +133,7 @@ fn step_with_nan(policy: OnNonFinite) -> Vec<Ending> {
             .with_on_non_finite(policy);
         let good = [1.25, 2.5];
         let bad = if rank == 0 { [f32::NAN, 1.0] } else { good };
-        let inputs = [&good, &bad].map(|gradient| Input {
-            gradient,
-            k: 1,
-            step: 0,
-        });
+        let inputs = [&good, &bad].map(|gradient| Input::new(gradient, 1, 0));
         let outcome = driver
             .all_reduce(&inputs)
             .map(|report| report.buckets.iter().map(|bucket| bucket.outcome).collect());
@@ -188,11 +174,7 @@ fn an_aborted_step_leaves_no_trace_and_an_unsettled_one_must_be_settled() {
         let mut driver = Driver::for_layouts(transport, &Toy::Direct, &[Layout::flat(1)])
             .unwrap()
             .with_timeout(LIMIT);
-        let input = |step| Input {
-            gradient: &[1.75],
-            k: 1,
-            step,
-        };
+        let input = |step| Input::new(&[1.75], 1, step);
         driver.all_reduce(&[input(0)]).unwrap();
         let before = driver.collective(FIRST).state();
         driver.step(&[input(1)]).unwrap();
@@ -229,16 +211,7 @@ fn buckets_can_be_begun_one_by_one_in_any_order() {
         for i in 0..4 {
             let bucket = BucketId::new((i + rank) % 4);
             let gradient = [bucket.get() as f32];
-            driver
-                .begin(
-                    bucket,
-                    Input {
-                        gradient: &gradient,
-                        k: 1,
-                        step: 0,
-                    },
-                )
-                .unwrap();
+            driver.begin(bucket, Input::new(&gradient, 1, 0)).unwrap();
         }
         driver.finish().unwrap();
         driver.commit().unwrap();
@@ -269,18 +242,10 @@ fn mistakes_of_the_caller_are_named() {
         let mut driver = Driver::for_layouts(transport, &Toy::Gather, &[Layout::flat(3)]).unwrap();
         let error = driver.all_reduce(&[]).unwrap_err().to_string();
         assert_eq!(error, "0 inputs for 1 buckets: give one input per bucket");
-        let short = Input {
-            gradient: &[1.0],
-            k: 1,
-            step: 0,
-        };
+        let short = Input::new(&[1.0], 1, 0);
         let error = driver.all_reduce(&[short]).unwrap_err().to_string();
         assert!(error.contains("the gradient has 1 elements"), "{error}");
-        let fits = Input {
-            gradient: &[1.0; 3],
-            k: 1,
-            step: 0,
-        };
+        let fits = Input::new(&[1.0; 3], 1, 0);
         driver.all_reduce(&[fits]).unwrap();
     })
     .unwrap();

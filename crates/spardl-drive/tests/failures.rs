@@ -24,7 +24,7 @@ fn driver(transport: ThreadsTransport, toy: Toy) -> Driver<ThreadsTransport> {
 }
 
 fn step(driver: &mut Driver<ThreadsTransport>, k: usize, step: u64) -> Result<(), DriveError> {
-    let inputs = [&[1.5, -2.25, 3.0][..], &[]].map(|gradient| Input { gradient, k, step });
+    let inputs = [&[1.5, -2.25, 3.0][..], &[]].map(|gradient| Input::new(gradient, k, step));
     driver.all_reduce(&inputs).map(|_| ())
 }
 
@@ -162,11 +162,7 @@ fn a_mistake_of_one_worker_is_heard_by_all_at_once() {
         let mut driver = driver(transport, Toy::Gather);
         let started = Instant::now();
         let error = if rank == 0 {
-            let input = Input {
-                gradient: &[1.0],
-                k: 1,
-                step: 0,
-            };
+            let input = Input::new(&[1.0], 1, 0);
             driver.all_reduce(&[input, input]).unwrap_err()
         } else {
             step(&mut driver, 1, 0).unwrap_err()

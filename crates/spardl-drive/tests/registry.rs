@@ -30,11 +30,9 @@ fn over_threads(algorithm: &dyn Algorithm, workers: u32) -> Vec<Vec<After>> {
         let mut seen = Vec::new();
         for step in 0..STEPS {
             let mine = [0, 1, 2].map(|bucket| gradients(workers, bucket, step).swap_remove(rank));
-            let inputs = mine.each_ref().map(|gradient| Input {
-                gradient,
-                k: K,
-                step,
-            });
+            let inputs = mine
+                .each_ref()
+                .map(|gradient| Input::new(gradient, K, step));
             driver.all_reduce(&inputs).unwrap();
             for collective in driver.collectives() {
                 let update = dense(collective.update(), collective.len());

@@ -105,11 +105,7 @@ fn steps(algorithm: &dyn Algorithm, plan: Plan) -> Vec<Option<DriveError>> {
     let all = gradients();
     let work = |transport: ThreadsTransport| {
         let gradient = &all[transport.world().rank().index()];
-        let input = |step| Input {
-            gradient,
-            k: K,
-            step,
-        };
+        let input = |step| Input::new(gradient, K, step);
         let collective = algorithm
             .collective(transport.world(), &Layout::flat(LEN as u32))
             .unwrap();

@@ -108,11 +108,7 @@ pub fn wrong_counts(workers: u32) {
             let mut trial = Trial::new(&*algorithm, workers, len);
             let gradients = after_clean_steps(&mut trial, k, clean);
             let messages = trial.messages(&gradients, k, clean);
-            let input = Input {
-                gradient: &gradients[0],
-                k,
-                step: clean,
-            };
+            let input = Input::new(&gradients[0], k, clean);
             let rounds = messages.iter().map(|sent| sent.round + 1).max();
             for bad in 0..rounds.unwrap_or(0) {
                 for surplus in [true, false] {

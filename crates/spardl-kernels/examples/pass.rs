@@ -65,7 +65,7 @@ impl Arrays {
         accumulate(
             Level::best(),
             &residual,
-            &gradient,
+            gradient[..].into(),
             &mut work,
             0,
             threshold,
@@ -110,7 +110,7 @@ fn cases(arrays: &Arrays) -> Vec<(String, Run)> {
         add(
             "copy",
             Box::new(move |a| {
-                copy(level, &a.gradient, &mut a.work);
+                copy(level, a.gradient[..].into(), &mut a.work);
             }),
         );
         add(
@@ -169,7 +169,15 @@ fn accumulate_blocks(level: Level, a: &mut Arrays, blocks: usize, threshold: f32
         .zip(a.work.chunks_mut(block).enumerate())
     {
         let base = (j * block) as u32;
-        assert!(accumulate(level, r, g, w, base, threshold, &mut a.out));
+        assert!(accumulate(
+            level,
+            r,
+            g.into(),
+            w,
+            base,
+            threshold,
+            &mut a.out
+        ));
     }
 }
 

@@ -2,11 +2,15 @@
 //!
 //! The same shape as `avx512`; what AVX2 lacks is the compress instruction, replaced by a permutation from a table.
 
+mod pass;
+
+pub(crate) use pass::{accumulate, copy};
+
 use std::arch::x86_64::*;
 
 use crate::window::{Marks, Sums};
-use crate::x86::{STREAM_FROM, Sink, prefetch};
-use crate::{Entries, INFINITE, MAGNITUDE, UNREACHABLE, portable, x86};
+use crate::x86::{Sink, prefetch};
+use crate::{Entries, MAGNITUDE, portable, x86};
 
 /// Elements of one register.
 const WIDTH: usize = 8;
@@ -14,130 +18,6 @@ const WIDTH: usize = 8;
 const GROUP: usize = 4 * WIDTH;
 /// Elements between two looks at the capacity of the output and at the finite check.
 const CHUNK: usize = 128 * GROUP;
-
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn accumulate(
-    residual: &[f32],
-    gradient: &[f32],
-    work: &mut [f32],
-    base: u32,
-    limit: u32,
-    out: &mut Entries,
-) -> bool {
-    match (work.len() >= STREAM_FROM, limit < UNREACHABLE) {
-        (false, false) => pass::<true, false, false>(residual, gradient, work, base, limit, out),
-        (false, true) => pass::<true, false, true>(residual, gradient, work, base, limit, out),
-        (true, false) => pass::<true, true, false>(residual, gradient, work, base, limit, out),
-        (true, true) => pass::<true, true, true>(residual, gradient, work, base, limit, out),
-    }
-}
-
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn copy(gradient: &[f32], work: &mut [f32]) -> bool {
-    let out = &mut Entries::new();
-    if work.len() >= STREAM_FROM {
-        pass::<false, true, false>(gradient, gradient, work, 0, UNREACHABLE, out)
-    } else {
-        pass::<false, false, false>(gradient, gradient, work, 0, UNREACHABLE, out)
-    }
-}
-
-/// `work = residual + gradient` (`ADD`) or `work = gradient`, with non-temporal stores (`STREAM`), finding candidates (`EXTRACT`).
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
-    residual: &[f32],
-    gradient: &[f32],
-    work: &mut [f32],
-    base: u32,
-    limit: u32,
-    out: &mut Entries,
-) -> bool {
-    let edge = |r: &[f32], g: &[f32], w: &mut [f32], base: u32, out: &mut Entries| {
-        if ADD {
-            portable::accumulate(r, g, w, base, limit, out)
-        } else {
-            portable::copy(g, w)
-        }
-    };
-    // Whole cache lines, though a register is half of one: the write-combining buffers are lines.
-    let head = if STREAM {
-        work.as_ptr().align_offset(64).min(work.len())
-    } else {
-        0
-    };
-    let (r_head, residual) = residual.split_at(head);
-    let (g_head, gradient) = gradient.split_at(head);
-    let (w_head, work) = work.split_at_mut(head);
-    if !edge(r_head, g_head, w_head, base, out) {
-        return false;
-    }
-
-    let (r_groups, r_tail) = residual.as_chunks::<GROUP>();
-    let (g_groups, g_tail) = gradient.as_chunks::<GROUP>();
-    let (w_groups, w_tail) = work.as_chunks_mut::<GROUP>();
-    let magnitude = _mm256_set1_epi32(MAGNITUDE as i32);
-    let below = _mm256_set1_epi32((limit - 1) as i32);
-    let mut start = base + head as u32;
-    let per_chunk = CHUNK / GROUP;
-    let chunks = r_groups
-        .chunks(per_chunk)
-        .zip(g_groups.chunks(per_chunk))
-        .zip(w_groups.chunks_mut(per_chunk));
-    for ((r_chunk, g_chunk), w_chunk) in chunks {
-        let mut sink = Sink::new(out, if EXTRACT { r_chunk.len() * GROUP } else { 0 });
-        let mut largest = _mm256_setzero_si256();
-        for ((r, g), w) in r_chunk.iter().zip(g_chunk).zip(w_chunk) {
-            if ADD {
-                prefetch(r);
-            }
-            prefetch(g);
-            let (r, g, w) = (
-                r.as_chunks::<WIDTH>().0,
-                g.as_chunks::<WIDTH>().0,
-                w.as_chunks_mut::<WIDTH>().0,
-            );
-            let mut values = [_mm256_setzero_ps(); GROUP / WIDTH];
-            let mut masks = [_mm256_setzero_si256(); GROUP / WIDTH];
-            for j in 0..GROUP / WIDTH {
-                let value = if ADD {
-                    _mm256_add_ps(load(&r[j]), load(&g[j]))
-                } else {
-                    load(&g[j])
-                };
-                let bits = _mm256_and_si256(_mm256_castps_si256(value), magnitude);
-                largest = _mm256_max_epu32(largest, bits);
-                if STREAM {
-                    // SAFETY: the head ended on a multiple of 64 bytes and the registers since then are 32 bytes each.
-                    unsafe { _mm256_stream_ps(w[j].as_mut_ptr(), value) };
-                } else {
-                    store(&mut w[j], value);
-                }
-                values[j] = value;
-                masks[j] = _mm256_cmpgt_epi32(bits, below);
-            }
-            if EXTRACT && any(&masks) {
-                for j in 0..GROUP / WIDTH {
-                    // SAFETY: the sink was made for every element of the chunk, and each is offered once.
-                    unsafe { push(&mut sink, start + (j * WIDTH) as u32, masks[j], values[j]) };
-                }
-            }
-            start = start.wrapping_add(GROUP as u32);
-        }
-        // SAFETY: `push` counts what it writes; the chunk has no more elements than the sink has room for.
-        unsafe { sink.finish() };
-        if any(&[_mm256_cmpgt_epi32(
-            largest,
-            _mm256_set1_epi32((INFINITE - 1) as i32),
-        )]) {
-            return false;
-        }
-    }
-    if STREAM {
-        // Non-temporal stores are ordered by nothing else; without this another thread could see old contents.
-        _mm_sfence();
-    }
-    edge(r_tail, g_tail, w_tail, start, out)
-}
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {

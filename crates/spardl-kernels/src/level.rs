@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 pub enum Level {
     /// Plain Rust, whatever the compiler makes of it for the baseline of the target. Always available.
     Portable,
-    /// x86-64 with AVX2, BMI1, BMI2, LZCNT and POPCNT.
+    /// x86-64 with AVX2, F16C, BMI1, BMI2, LZCNT and POPCNT.
     Avx2,
     /// What [`Level::Avx2`] needs, and AVX-512 F, BW, DQ and VL.
     Avx512,
@@ -102,6 +102,7 @@ fn detected() -> Level {
 #[cfg(target_arch = "x86_64")]
 fn detect() -> Level {
     let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("f16c")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
         && is_x86_feature_detected!("lzcnt")

@@ -14,7 +14,7 @@
 //!   same comparison finds candidates and non-finite values.
 //!
 //! `cargo run --release -p spardl-kernels --example pass` times everything against the plain loop `a[i] += b[i]`; the figures,
-//! and why the pass looks as it does, are at the top of `avx512/mod.rs`.
+//! and why the pass looks as it does, are at the top of `avx512/pass.rs`.
 
 /// Calls the function of the same name in the module of the level.
 macro_rules! dispatch {
@@ -38,6 +38,7 @@ mod entries;
 mod level;
 mod pages;
 mod portable;
+mod source;
 mod window;
 
 #[cfg(target_arch = "x86_64")]
@@ -50,7 +51,10 @@ mod x86;
 pub use entries::Entries;
 pub use level::Level;
 pub use pages::prefer_huge_pages;
+pub use source::{Scaled, Source};
 pub use window::Window;
+
+use source::each_type;
 
 /// All bits of an f32 but the sign.
 const MAGNITUDE: u32 = 0x7fff_ffff;
@@ -64,7 +68,8 @@ const LANES: usize = 32;
 
 /// `work[i] = residual[i] + gradient[i]`, and the candidates among them.
 ///
-/// Appends `(base + i, work[i])` where `|work[i]| >= threshold` and `work[i] != 0`. With a threshold of infinity nothing is
+/// The gradient is read in its own type, widened to f32 and multiplied by its scale; the product is rounded before it is added, at
+/// every level. Appends `(base + i, work[i])` where `|work[i]| >= threshold` and `work[i] != 0`. With a threshold of infinity nothing is
 /// extracted (the fastest path; NaN does the same), with a threshold of zero or less every non-zero value is.
 ///
 /// Returns `false` when any `work[i]` is NaN or infinite; the contents of `work` and of what was appended to `out` are then
@@ -77,21 +82,27 @@ const LANES: usize = 32;
 /// # Example
 ///
 /// ```
-/// use spardl_kernels::{accumulate, Entries, Level};
+/// use half::bf16;
+/// use spardl_kernels::{accumulate, Entries, Level, Scaled, Source};
 ///
+/// let (residual, gradient) = ([1.0, -4.0, 0.0, 2.0], [1.0, -1.0, 0.5, 1.0]);
 /// let mut work = [0.0; 4];
 /// let mut out = Entries::new();
-/// let finite =
-///     accumulate(Level::best(), &[1.0, -4.0, 0.0, 2.0], &[1.0, -1.0, 0.5, 1.0], &mut work, 100, 3.0, &mut out);
-/// assert!(finite);
+/// let all = gradient[..].into();
+/// assert!(accumulate(Level::best(), &residual, all, &mut work, 100, 3.0, &mut out));
 /// assert_eq!(work, [2.0, -5.0, 0.5, 3.0]);
 /// assert_eq!(out.indices, [101, 103]);
 /// assert_eq!(out.values, [-5.0, 3.0]);
+///
+/// let narrow = gradient.map(bf16::from_f32);
+/// let halved = Scaled { source: Source::Bf16(&narrow), scale: 0.5 };
+/// assert!(accumulate(Level::best(), &residual, halved, &mut work, 0, f32::INFINITY, &mut out));
+/// assert_eq!(work, [1.5, -4.5, 0.25, 2.5]);
 /// ```
 pub fn accumulate(
     level: Level,
     residual: &[f32],
-    gradient: &[f32],
+    gradient: Scaled<'_>,
     work: &mut [f32],
     base: u32,
     threshold: f32,
@@ -102,33 +113,26 @@ pub fn accumulate(
         work.len(),
         "residual and work differ in length"
     );
-    assert_eq!(
-        gradient.len(),
-        work.len(),
-        "gradient and work differ in length"
-    );
+    check_gradient(gradient, work);
     check_range(base, work.len());
-    let limit = limit(threshold);
-    dispatch!(
+    let (limit, Scaled { source, scale }) = (limit(threshold), gradient);
+    each_type!(source, values => dispatch!(
         level,
-        accumulate(residual, gradient, work, base, limit, out)
-    )
+        accumulate(residual, values, scale, work, base, limit, out)
+    ))
 }
 
-/// `work[i] = gradient[i]`, for methods without a residual.
+/// `work[i] = gradient[i]`, widened and scaled as in [`accumulate`], for methods without a residual.
 ///
 /// Returns `false` when any value is NaN or infinite; the contents of `work` are then unspecified.
 ///
 /// # Panics
 ///
 /// If the slices differ in length.
-pub fn copy(level: Level, gradient: &[f32], work: &mut [f32]) -> bool {
-    assert_eq!(
-        gradient.len(),
-        work.len(),
-        "gradient and work differ in length"
-    );
-    dispatch!(level, copy(gradient, work))
+pub fn copy(level: Level, gradient: Scaled<'_>, work: &mut [f32]) -> bool {
+    check_gradient(gradient, work);
+    let Scaled { source, scale } = gradient;
+    each_type!(source, values => dispatch!(level, copy(values, scale, work)))
 }
 
 /// The extraction of [`accumulate`] alone, over an existing array: a rescan.
@@ -306,6 +310,14 @@ fn limit(threshold: f32) -> u32 {
     } else {
         1
     }
+}
+
+fn check_gradient(gradient: Scaled<'_>, work: &[f32]) {
+    assert_eq!(
+        gradient.source.len(),
+        work.len(),
+        "gradient and work differ in length"
+    );
 }
 
 fn check_range(base: u32, len: usize) {

@@ -6,6 +6,7 @@
 
 pub(crate) use crate::elias_fano::{read_high, read_low, write_parts};
 
+use crate::source::Element;
 use crate::window::{Marks, Sums};
 use crate::{Entries, INFINITE, LANES, MAGNITUDE, UNREACHABLE, Window};
 
@@ -18,9 +19,10 @@ const TOP: u32 = 1 << 31;
 /// Elements between two looks at the finite check.
 const CHUNK: usize = 4096;
 
-pub(crate) fn accumulate(
+pub(crate) fn accumulate<E: Element>(
     residual: &[f32],
-    gradient: &[f32],
+    gradient: &[E],
+    scale: f32,
     work: &mut [f32],
     base: u32,
     limit: u32,
@@ -34,7 +36,7 @@ pub(crate) fn accumulate(
     for (group, ((r, g), w)) in groups.enumerate() {
         let mut found = 0;
         for ((w, r), g) in w.iter_mut().zip(r).zip(g) {
-            *w = r + g;
+            *w = r + g.widen() * scale;
             found |= reaches(*w, limit);
             overflow |= reaches(*w, INFINITE);
         }
@@ -46,11 +48,11 @@ pub(crate) fn accumulate(
 }
 
 #[inline(always)]
-pub(crate) fn copy(gradient: &[f32], work: &mut [f32]) -> bool {
+pub(crate) fn copy<E: Element>(gradient: &[E], scale: f32, work: &mut [f32]) -> bool {
     let mut overflow = 0;
     for (w, g) in work.iter_mut().zip(gradient) {
-        *w = *g;
-        overflow |= reaches(*g, INFINITE);
+        *w = g.widen() * scale;
+        overflow |= reaches(*w, INFINITE);
     }
     overflow & TOP == 0
 }

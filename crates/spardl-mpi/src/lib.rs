@@ -10,7 +10,7 @@
 //! # fn train(algorithm: &dyn Algorithm, gradient: &[f32]) -> Result<(), Box<dyn std::error::Error>> {
 //! let mpi = spardl_mpi::Mpi::init()?;
 //! let mut driver = Driver::for_layouts(mpi.transport()?, algorithm, &[Layout::flat(3)])?;
-//! driver.all_reduce(&[Input { gradient, k: 1, step: 0 }])?;
+//! driver.all_reduce(&[Input::new(gradient, 1, 0)])?;
 //! # Ok(()) }
 //! ```
 //!

@@ -189,14 +189,25 @@ impl Cluster {
         step: u64,
         probe: &mut dyn Probe,
     ) -> Result<StepReport, SimError> {
+        let inputs: Vec<_> = gradients
+            .iter()
+            .map(|gradient| Input::new(gradient.as_ref(), k, step))
+            .collect();
+        self.step_inputs(&inputs, probe)
+    }
+
+    /// [`Cluster::step_watched`] for inputs of any kind, one per worker.
+    ///
+    /// # Errors
+    /// As [`Cluster::step`].
+    pub fn step_inputs(
+        &mut self,
+        inputs: &[Input<'_>],
+        probe: &mut dyn Probe,
+    ) -> Result<StepReport, SimError> {
         let size = self.workers.len();
         let mut flight = Flight::new(size);
-        for (rank, gradient) in gradients.iter().enumerate() {
-            let input = Input {
-                gradient: gradient.as_ref(),
-                k,
-                step,
-            };
+        for (rank, &input) in inputs.iter().enumerate() {
             probe.enter(Rank::new(rank as u32), None);
             let next = self.workers[rank].begin(input);
             probe.leave();

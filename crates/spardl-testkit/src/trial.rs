@@ -2,8 +2,8 @@
 
 use std::sync::mpsc;
 
-use spardl_core::{Algorithm, Layout, Outcome, Rank};
-use spardl_sim::{Cluster, Fault, StepReport};
+use spardl_core::{Algorithm, Input, Layout, Outcome, Rank};
+use spardl_sim::{Cluster, Fault, StepReport, Unwatched};
 
 use crate::check::{self, Kept};
 
@@ -55,8 +55,16 @@ impl Trial {
     /// # Panics
     /// When it does not end.
     pub fn run(&mut self, gradients: &[Vec<f32>], k: usize, step: u64) -> StepReport {
-        let report = self.cluster.step(gradients, k, step);
-        report.unwrap_or_else(|error| panic!("{} k={k} step={step}: {error}", self.context))
+        self.run_inputs(&inputs(gradients, k, step))
+    }
+
+    /// [`Trial::run`] for inputs of any kind, one per worker.
+    ///
+    /// # Panics
+    /// When the step does not end.
+    pub fn run_inputs(&mut self, inputs: &[Input<'_>]) -> StepReport {
+        let report = self.cluster.step_inputs(inputs, &mut Unwatched);
+        report.unwrap_or_else(|error| panic!("{}: {error}", self.at(inputs)))
     }
 
     /// One step that every worker updates, agrees on and commits; returns the common update.
@@ -64,8 +72,16 @@ impl Trial {
     /// # Panics
     /// When a worker does not.
     pub fn step(&mut self, gradients: &[Vec<f32>], k: usize, step: u64) -> Vec<f32> {
-        let report = self.run(gradients, k, step);
-        let context = format!("{} k={k} step={step}", self.context);
+        self.step_inputs(&inputs(gradients, k, step))
+    }
+
+    /// [`Trial::step`] for inputs of any kind, one per worker.
+    ///
+    /// # Panics
+    /// As [`Trial::step`].
+    pub fn step_inputs(&mut self, inputs: &[Input<'_>]) -> Vec<f32> {
+        let report = self.run_inputs(inputs);
+        let context = self.at(inputs);
         let updated = report.outcomes.iter().all(|o| *o == Outcome::Updated);
         assert!(updated, "{context}: {:?}", report.outcomes);
         let update = check::agreed(self.cluster.workers(), &context);
@@ -73,6 +89,11 @@ impl Trial {
             .commit()
             .expect("every worker has an updated step");
         update
+    }
+
+    fn at(&self, inputs: &[Input<'_>]) -> String {
+        let (k, step) = (inputs[0].k, inputs[0].step);
+        format!("{} k={k} step={step}", self.context)
     }
 
     /// What the workers keep between steps.
@@ -113,4 +134,9 @@ impl Trial {
     pub fn heal(&mut self) {
         self.cluster.set_fault(|_| Fault::None);
     }
+}
+
+fn inputs(gradients: &[Vec<f32>], k: usize, step: u64) -> Vec<Input<'_>> {
+    let gradients = gradients.iter();
+    gradients.map(|g| Input::new(g, k, step)).collect()
 }

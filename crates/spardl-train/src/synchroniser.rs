@@ -124,10 +124,9 @@ impl<'a, T: Transport> Synchroniser<'a, T> {
         let inputs: Vec<Input<'_>> = plan
             .buckets
             .iter()
-            .map(|bucket| Input {
-                gradient: &gradient[bucket.range.clone()],
-                k: entries(density, bucket.range.len()),
-                step,
+            .map(|bucket| {
+                let k = entries(density, bucket.range.len());
+                Input::new(&gradient[bucket.range.clone()], k, step)
             })
             .collect();
         let report = driver.step(&inputs)?;

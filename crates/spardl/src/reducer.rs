@@ -140,11 +140,7 @@ impl<T: Transport> Reducer<T> {
     /// When a peer is lost or late, or the gradient has the wrong length. The gradient and the residual are then as before.
     pub fn all_reduce(&mut self, gradient: &mut [f32]) -> Result<Report, Error> {
         let k = (self.density * gradient.len() as f64) as usize;
-        let input = Input {
-            gradient,
-            k,
-            step: self.step,
-        };
+        let input = Input::new(&*gradient, k, self.step);
         let report = self.driver.all_reduce(&[input])?;
         self.step += 1;
         let workers = self.driver.world().size();

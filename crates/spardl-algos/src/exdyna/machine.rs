@@ -5,8 +5,8 @@ use std::ops::Range;
 use spardl_core::codec::Reader;
 use spardl_core::phase::AllGather;
 use spardl_core::{
-    ConfigError, DecodeError, Entries, Feedback, Input, MethodState, MethodStats, Partition,
-    ProtocolError, Received, Round, Selector, Span, ValueType, World,
+    ConfigError, DecodeError, Entries, Feedback, Gradient, Input, MethodState, MethodStats,
+    Partition, ProtocolError, Received, Round, Selector, Span, ValueType, World,
 };
 use spardl_kernels::Level;
 
@@ -131,7 +131,7 @@ impl Search {
     // The threshold, and the partitions that go with it.
 
     /// Starts from the data: accumulates and offers the k-th largest magnitude of this worker's whole vector.
-    fn offer_level(&mut self, feedback: &mut Feedback, gradient: &[f32]) {
+    fn offer_level(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>) {
         let top = self.take_top(feedback, gradient);
         let level = top.values.iter().map(|value| value.abs());
         let level = level.reduce(f32::min).unwrap_or(0.0);
@@ -141,7 +141,7 @@ impl Search {
     }
 
     /// Accumulates and finds the k largest entries; nothing is taken away from `work`.
-    fn take_top(&mut self, feedback: &mut Feedback, gradient: &[f32]) -> Entries {
+    fn take_top(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>) -> Entries {
         let mut top = Entries::default();
         self.whole.pass(feedback, gradient, &[self.k]);
         self.whole
@@ -180,7 +180,7 @@ impl Search {
     // Exclusive selection.
 
     /// The one pass: the own partition is searched as it is accumulated, the others are only accumulated.
-    fn search(&mut self, feedback: &mut Feedback, gradient: &[f32]) {
+    fn search(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>) {
         let own = self.own_range();
         let (threshold, skip) = (self.threshold.value.unwrap_or(f32::INFINITY), f32::INFINITY);
         let (mut found, mut before, mut after) = Default::default();

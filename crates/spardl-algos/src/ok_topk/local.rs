@@ -1,6 +1,6 @@
 //! What a worker selects from its own array, in one pass over the gradient.
 
-use spardl_core::{Entries, Feedback, Selector, ValueType, list};
+use spardl_core::{Entries, Feedback, Gradient, Selector, ValueType, list};
 
 use super::CAP;
 use super::controller::Controller;
@@ -11,7 +11,7 @@ pub(super) fn select(
     selector: &mut Selector,
     control: &mut Controller,
     feedback: &mut Feedback,
-    gradient: &[f32],
+    gradient: Gradient<'_>,
     k: usize,
     exact: bool,
     values: ValueType,

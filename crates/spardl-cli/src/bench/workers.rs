@@ -150,11 +150,7 @@ pub(super) fn work<T: Transport>(
     let mut samples = Vec::with_capacity(args.iterations as usize);
     for step in 0..u64::from(args.warmup + args.iterations) {
         pulse = all_together(transport, pulse, case, 2 * step)?;
-        let input = Input {
-            gradient: gradients.of(rank, step),
-            k: case.k,
-            step,
-        };
+        let input = Input::new(gradients.of(rank, step), case.k, step);
         let mut driver =
             Driver::new(&mut *transport, vec![collective])?.with_timeout(case.deadline);
         let since = Instant::now();
@@ -184,11 +180,7 @@ pub(super) fn all_together<T: Transport>(
     step: u64,
 ) -> Result<Collective, DriveError> {
     let mut driver = Driver::new(transport, vec![pulse])?.with_timeout(case.deadline);
-    driver.all_reduce(&[Input {
-        gradient: &[],
-        k: 0,
-        step,
-    }])?;
+    driver.all_reduce(&[Input::new(&[], 0, step)])?;
     Ok(only(driver.into_parts().1))
 }
 

@@ -21,6 +21,7 @@ use spardl_kernels::{Entries, Level, Window};
 use crate::codec::ValueType;
 use crate::collective::MethodStats;
 use crate::feedback::{Feedback, Span};
+use crate::gradient::Gradient;
 use crate::list::magnitude;
 use crate::partition::Partition;
 use ranks::{Limit, Ranks};
@@ -106,7 +107,7 @@ impl Selector {
     }
 
     /// `work = residual + gradient`, with candidates for a selection of `quotas[b]` entries from block `b`.
-    pub fn pass(&mut self, feedback: &mut Feedback, gradient: &[f32], quotas: &[usize]) {
+    pub fn pass(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>, quotas: &[usize]) {
         let floors: Vec<f32> = (0..self.partition.blocks())
             .map(|block| self.predict(block, feedback, gradient, quotas[block]))
             .collect();
@@ -115,7 +116,7 @@ impl Selector {
 
     /// `work = residual + gradient`, with the entries of block `b` of magnitude at least `floors[b]` as candidates
     /// (0: every non-zero; infinity: none).
-    pub fn pass_above(&mut self, feedback: &mut Feedback, gradient: &[f32], floors: &[f32]) {
+    pub fn pass_above(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>, floors: &[f32]) {
         (self.rescans, self.selected) = (0, 0);
         let blocks = self.overlays.iter_mut().zip(floors).enumerate();
         let spans = blocks.map(|(block, (overlay, &floor))| {
@@ -248,7 +249,13 @@ impl Selector {
     }
 
     /// The floor of the coming pass: from the last selection of about this quota, else from a sample.
-    fn predict(&self, block: usize, feedback: &Feedback, gradient: &[f32], quota: usize) -> f32 {
+    fn predict(
+        &self,
+        block: usize,
+        feedback: &Feedback,
+        gradient: Gradient<'_>,
+        quota: usize,
+    ) -> f32 {
         let range = self.partition.range(block);
         if quota == 0 {
             return f32::INFINITY;
@@ -261,9 +268,10 @@ impl Selector {
         if known && quota <= hint.quota + hint.quota / 16 + 1 && quota * 2 > hint.quota {
             return hint.level * hint.part;
         }
-        let residual = &feedback.residual()[range.clone()];
-        let gradient = &gradient[range];
-        sampled_floor(residual.len(), quota, |i| residual[i] + gradient[i])
+        let residual = feedback.residual();
+        sampled_floor(range.len(), quota, |i| {
+            residual[range.start + i] + gradient.get(range.start + i)
+        })
     }
 
     fn limit(&mut self, block: usize, quota: usize) -> Option<Limit> {

@@ -157,12 +157,8 @@ pub fn wrong_rounds_are_refused(mut transport: Box<dyn Transport>) {
     );
 }
 
-pub(super) const fn input(gradient: &[f32], step: u64) -> Input<'_> {
-    Input {
-        gradient,
-        k: 1,
-        step,
-    }
+pub(super) fn input(gradient: &[f32], step: u64) -> Input<'_> {
+    Input::new(gradient, 1, step)
 }
 
 fn wait(transport: &mut dyn Transport) -> Option<(BucketId, Inbox<'static>)> {

@@ -1,35 +1,9 @@
 //! The kernels for AVX-512.
-//!
-//! # The pass, and why it looks like this
-//!
-//! Time of `accumulate` as a multiple of the plain loop `a[i] += b[i]` (compiled for the baseline); n = 14,728,266, one thread,
-//! 2 MiB of L2, medians of 31 (`examples/pass.rs`). One of the two quietest of 13 runs, with a plain loop of 8.6 ms:
-//!
-//! | candidates | none | 0.1 % | 1 % | 1.5 % | 3 % |
-//! | --- | --- | --- | --- | --- | --- |
-//! | AVX-512, one call | 1.02 | 1.00 | 1.03 | 1.05 | 1.05 |
-//! | AVX-512, 8 blocks | 1.00 | 0.99 | 1.06 | 1.07 | 1.09 |
-//! | AVX2, one call | 1.06 | 1.00 | 1.05 | 1.09 | 1.12 |
-//! | portable, one call | 1.77 | 1.77 | 1.99 | 2.18 | 2.67 |
-//!
-//! (Measured before candidates were taken out late, see below: with 1 % of them the pass now takes about 0.08 less.)
-//! In most other runs the machine was busier (plain loop up to 16 ms); the AVX-512 figures at 1 and 1.5 % lay between 0.87
-//! and 1.19. `add_assign` at this level took 0.83 of the plain loop: against the fastest loop in place the pass takes about 1.25.
-//!
-//! What was tried, at 1 to 1.5 %; differences below 0.1 are noise, and the reasons given are guesses that fit:
-//!
-//! - Plain stores: 1.6, since they read the lines of `work` before overwriting them; non-temporal stores do not.
-//! - No software prefetch: 1.1 to 1.4. Loads that a mispredicted branch delays are then not under way early enough.
-//! - A branch per 64 elements and compress-and-store of the registers with a candidate: 0.07 to 0.1 more than now, about as much as no
-//!   branch at all (compress and store every register). It is not the branch: the candidates' stores queue among the
-//!   non-temporal ones. So the pass keeps a mask per 64 elements, and a chunk of 4096 elements later turns the masks into indices
-//!   and adds the values again from the cache. (In `extract`, which stores nothing else, compressing at once costs nothing.)
-//! - Prefetching the list of candidates: nothing. Prefetching to the first level instead of the second: 0.02 to 0.04 more. `prefetchnta`:
-//!   twice as slow.
-//! - Arrays that stay in the cache (65,536 elements, plain stores): 1.1 without candidates, 1.8 at 1 %. There the branches show.
 
+mod pass;
 mod places;
 
+pub(crate) use pass::{accumulate, copy};
 pub(crate) use places::read_high;
 
 use std::arch::x86_64::*;
@@ -37,8 +11,8 @@ use std::arch::x86_64::*;
 use places::{put_indices, put_values};
 
 use crate::window::{Marks, Sums};
-use crate::x86::{STREAM_FROM, Sink, prefetch};
-use crate::{Entries, INFINITE, MAGNITUDE, UNREACHABLE, Window, portable, x86};
+use crate::x86::{Sink, prefetch};
+use crate::{Entries, INFINITE, MAGNITUDE, Window, portable, x86};
 
 /// Elements of one register.
 const WIDTH: usize = 16;
@@ -46,133 +20,6 @@ const WIDTH: usize = 16;
 const GROUP: usize = 4 * WIDTH;
 /// Elements between two looks at the capacity of the output and at the finite check.
 const CHUNK: usize = 64 * GROUP;
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn accumulate(
-    residual: &[f32],
-    gradient: &[f32],
-    work: &mut [f32],
-    base: u32,
-    limit: u32,
-    out: &mut Entries,
-) -> bool {
-    match (work.len() >= STREAM_FROM, limit < UNREACHABLE) {
-        (false, false) => pass::<true, false, false>(residual, gradient, work, base, limit, out),
-        (false, true) => pass::<true, false, true>(residual, gradient, work, base, limit, out),
-        (true, false) => pass::<true, true, false>(residual, gradient, work, base, limit, out),
-        (true, true) => pass::<true, true, true>(residual, gradient, work, base, limit, out),
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn copy(gradient: &[f32], work: &mut [f32]) -> bool {
-    let out = &mut Entries::new();
-    if work.len() >= STREAM_FROM {
-        pass::<false, true, false>(gradient, gradient, work, 0, UNREACHABLE, out)
-    } else {
-        pass::<false, false, false>(gradient, gradient, work, 0, UNREACHABLE, out)
-    }
-}
-
-/// `work = residual + gradient` (`ADD`) or `work = gradient`, with non-temporal stores (`STREAM`), finding candidates (`EXTRACT`).
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn pass<const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
-    residual: &[f32],
-    gradient: &[f32],
-    work: &mut [f32],
-    base: u32,
-    limit: u32,
-    out: &mut Entries,
-) -> bool {
-    let edge = |r: &[f32], g: &[f32], w: &mut [f32], base: u32, out: &mut Entries| {
-        if ADD {
-            portable::accumulate(r, g, w, base, limit, out)
-        } else {
-            portable::copy(g, w)
-        }
-    };
-    let head = if STREAM {
-        work.as_ptr().align_offset(64).min(work.len())
-    } else {
-        0
-    };
-    let (r_head, residual) = residual.split_at(head);
-    let (g_head, gradient) = gradient.split_at(head);
-    let (w_head, work) = work.split_at_mut(head);
-    if !edge(r_head, g_head, w_head, base, out) {
-        return false;
-    }
-
-    let (r_groups, r_tail) = residual.as_chunks::<GROUP>();
-    let (g_groups, g_tail) = gradient.as_chunks::<GROUP>();
-    let (w_groups, w_tail) = work.as_chunks_mut::<GROUP>();
-    let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
-    let limits = _mm512_set1_epi32(limit as i32);
-    let mut start = base + head as u32;
-    let per_chunk = CHUNK / GROUP;
-    let chunks = r_groups
-        .chunks(per_chunk)
-        .zip(g_groups.chunks(per_chunk))
-        .zip(w_groups.chunks_mut(per_chunk));
-    for ((r_chunk, g_chunk), w_chunk) in chunks {
-        let mut sink = Sink::new(out, if EXTRACT { r_chunk.len() * GROUP } else { 0 });
-        let mut largest = _mm512_setzero_si512();
-        let mut found = [0; CHUNK / GROUP];
-        for (((r, g), w), found) in r_chunk.iter().zip(g_chunk).zip(w_chunk).zip(&mut found) {
-            if ADD {
-                prefetch(r);
-            }
-            prefetch(g);
-            let (r, g, w) = (
-                r.as_chunks::<WIDTH>().0,
-                g.as_chunks::<WIDTH>().0,
-                w.as_chunks_mut::<WIDTH>().0,
-            );
-            for j in 0..GROUP / WIDTH {
-                let value = if ADD {
-                    _mm512_add_ps(load(&r[j]), load(&g[j]))
-                } else {
-                    load(&g[j])
-                };
-                let bits = _mm512_and_si512(_mm512_castps_si512(value), magnitude);
-                largest = _mm512_max_epu32(largest, bits);
-                if STREAM {
-                    // SAFETY: the head ended on a multiple of 64 bytes and the registers since then are 64 bytes each.
-                    unsafe { _mm512_stream_ps(w[j].as_mut_ptr(), value) };
-                } else {
-                    store(&mut w[j], value);
-                }
-                *found |= u64::from(_mm512_cmpge_epu32_mask(bits, limits)) << (j * WIDTH);
-            }
-        }
-        if EXTRACT {
-            // SAFETY: the sink was made for every element of the chunk, and the masks have no others.
-            let count = unsafe { put_indices(&mut sink, start, &found[..r_chunk.len()]) };
-            let (r, g) = (r_chunk.as_flattened(), g_chunk.as_flattened());
-            let sum = |slot| {
-                let slot = _mm512_min_epu32(slot, _mm512_set1_epi32(r.len() as i32 - 1));
-                // SAFETY: every slot lies in the chunk, which is not empty.
-                unsafe {
-                    let r = _mm512_i32gather_ps::<4>(slot, r.as_ptr());
-                    _mm512_add_ps(r, _mm512_i32gather_ps::<4>(slot, g.as_ptr()))
-                }
-            };
-            // SAFETY: so many indices were just put.
-            unsafe { put_values(&mut sink, start, count, sum) };
-        }
-        start = start.wrapping_add((r_chunk.len() * GROUP) as u32);
-        // SAFETY: what was counted was put; the chunk has no more elements than the sink has room for.
-        unsafe { sink.finish() };
-        if _mm512_reduce_max_epu32(largest) >= INFINITE {
-            return false;
-        }
-    }
-    if STREAM {
-        // Non-temporal stores are ordered by nothing else; without this another thread could see old contents.
-        _mm_sfence();
-    }
-    edge(r_tail, g_tail, w_tail, start, out)
-}
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {

@@ -1,6 +1,7 @@
 //! Every level against the portable one, and the portable one against a naive oracle.
 
 mod lists;
+mod sources;
 
 use proptest::prelude::*;
 use spardl_kernels::*;
@@ -107,7 +108,7 @@ proptest! {
             // `work` starts at an address that differs from the inputs' modulo 64.
             let mut work = vec![f32::NAN; r.len() + other];
             let mut out = earlier();
-            prop_assert!(accumulate(level, r, g, &mut work[other..], base, threshold, &mut out));
+            prop_assert!(accumulate(level, r, g.into(), &mut work[other..], base, threshold, &mut out));
             prop_assert_eq!(bits(&work[other..]), bits(&expected), "{}", level.name());
             prop_assert!(same_candidates(&out, &candidates), "{}", level.name());
             prop_assert!(bits(&work[..other]).iter().all(|&b| b == f32::NAN.to_bits()));
@@ -124,7 +125,7 @@ proptest! {
         for level in Level::available() {
             let mut out = earlier();
             let mut work = vec![0.0; r.len()];
-            prop_assert_eq!(accumulate(level, r, g, &mut work, 0, threshold, &mut out), finite);
+            prop_assert_eq!(accumulate(level, r, g.into(), &mut work, 0, threshold, &mut out), finite);
             prop_assert_eq!(out.indices.len(), out.values.len());
             prop_assert_eq!(&out.indices[..2], &earlier().indices[..]);
         }
@@ -137,7 +138,7 @@ proptest! {
         let a = &a[offset..];
         for level in Level::available() {
             let mut work = vec![0.0; a.len()];
-            let finite = copy(level, a, &mut work);
+            let finite = copy(level, a.into(), &mut work);
             prop_assert_eq!(finite, a.iter().all(|x| x.is_finite()));
             prop_assert_eq!(all_finite(level, a), finite);
             if finite {
@@ -266,7 +267,7 @@ fn large_slices_take_the_streaming_path_and_give_the_same_bits() {
                 assert!(accumulate(
                     level,
                     &residual,
-                    &gradient,
+                    gradient[..].into(),
                     &mut work[offset..],
                     5,
                     threshold,
@@ -290,9 +291,15 @@ fn one_bad_value_anywhere_in_a_large_slice_is_seen() {
         for level in Level::available() {
             let mut out = Entries::new();
             assert!(!accumulate(
-                level, &residual, &gradient, &mut work, 0, 1.0, &mut out
+                level,
+                &residual,
+                gradient[..].into(),
+                &mut work,
+                0,
+                1.0,
+                &mut out
             ));
-            assert!(!copy(level, &gradient, &mut work));
+            assert!(!copy(level, gradient[..].into(), &mut work));
             assert!(!all_finite(level, &gradient));
         }
     }
@@ -303,7 +310,7 @@ fn a_large_copy_keeps_the_bits() {
     let gradient = noise(2_000_003, 3);
     for level in Level::available() {
         let mut work = vec![0.0; gradient.len() + 3];
-        assert!(copy(level, &gradient, &mut work[3..]));
+        assert!(copy(level, gradient[..].into(), &mut work[3..]));
         assert_eq!(bits(&work[3..]), bits(&gradient));
     }
 }
@@ -315,7 +322,15 @@ fn memory_for_candidates_follows_their_number_not_the_length() {
     for level in Level::available() {
         let mut work = vec![0.0; len];
         let mut out = Entries::new();
-        accumulate(level, &residual, &gradient, &mut work, 0, 0.99, &mut out);
+        accumulate(
+            level,
+            &residual,
+            gradient[..].into(),
+            &mut work,
+            0,
+            0.99,
+            &mut out,
+        );
         assert!(
             out.indices.capacity() < 2 * out.len() + 20_000,
             "{}",
@@ -353,7 +368,7 @@ fn blocks_on_several_threads_give_the_bits_of_one_call() {
         assert!(accumulate(
             level,
             &residual,
-            &gradient,
+            gradient[..].into(),
             &mut whole.0,
             0,
             threshold,
@@ -370,7 +385,7 @@ fn blocks_on_several_threads_give_the_bits_of_one_call() {
                         assert!(accumulate(
                             level,
                             r,
-                            g,
+                            g.into(),
                             w,
                             (at * block) as u32,
                             threshold,
@@ -430,13 +445,13 @@ fn bad_arguments_panic_at_every_level() {
         assert!(panics(|level| to_bf16(level, &[1.0; 4], &mut [0; 3])));
         assert!(panics(|level| from_bf16(level, &[0; 4], &mut [0.0; 3])));
         assert!(panics(|level| {
-            copy(level, &[1.0; 4], &mut [0.0; 5]);
+            copy(level, [1.0; 4][..].into(), &mut [0.0; 5]);
         }));
         assert!(panics(|level| {
             accumulate(
                 level,
                 &[1.0; 4],
-                &[1.0; 5],
+                [1.0; 5][..].into(),
                 &mut [0.0; 5],
                 0,
                 1.0,

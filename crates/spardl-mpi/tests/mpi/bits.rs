@@ -126,7 +126,9 @@ fn over_mpi(transport: MpiTransport, algorithm: &dyn Algorithm, size: Size) -> (
     for step in 0..size.steps() {
         let mine = [0, 1, 2].map(|bucket| size.gradient(world.rank().get(), bucket, step));
         let k = size.k();
-        let inputs = mine.each_ref().map(|gradient| Input { gradient, k, step });
+        let inputs = mine
+            .each_ref()
+            .map(|gradient| Input::new(gradient, k, step));
         let reduced = driver.all_reduce(&inputs);
         reduced.unwrap_or_else(|error| panic!("{}: {error}", algorithm.describe()));
         for collective in driver.collectives() {

@@ -65,11 +65,7 @@ pub(crate) fn rank(methods: &[&str]) {
         let mut parts = String::new();
         for step in 0..STEPS {
             let k = (LEN as f64 * DENSITY) as usize;
-            let input = Input {
-                gradient: &gradient,
-                k,
-                step,
-            };
+            let input = Input::new(&gradient, k, step);
             let started = Instant::now();
             let report = driver.all_reduce(&[input]).unwrap();
             times.push(started.elapsed());

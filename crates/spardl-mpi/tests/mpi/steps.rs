@@ -78,11 +78,9 @@ pub(crate) fn rank(point: &str) -> ExitCode {
         if point == Point::BetweenSteps && step == FATAL_STEP {
             hang();
         }
-        let inputs = gradients.each_ref().map(|gradient| Input {
-            gradient,
-            k: 30,
-            step,
-        });
+        let inputs = gradients
+            .each_ref()
+            .map(|gradient| Input::new(gradient, 30, step));
         if let Err(error) = driver.all_reduce(&inputs) {
             // stdout writes whole lines; on stderr the pieces of several ranks would mix.
             println!("error: {error}");
