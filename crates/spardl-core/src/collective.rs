@@ -5,15 +5,17 @@
 //! [`Collective::begin`], moves the [`Round`] it gets, hands the [`Inbox`] to [`Collective::resume`], and so on until
 //! [`Step::Done`]; then it reads the update and commits or aborts.
 
+mod kept;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::{ConfigError, DecodeError, ProtocolError};
 use crate::feedback::Feedback;
-use crate::gradient::Gradient;
+use crate::gradient::Input;
 use crate::header::{FLAG_NON_FINITE, Fingerprint, HEADER_LEN, Header, MAX_BODY};
 use crate::sparse::SparseVec;
-use crate::state::{MethodState, State};
+use crate::state::MethodState;
 use crate::world::{Rank, World};
 
 /// One message: room for the header, then the body that a machine writes.
@@ -269,46 +271,6 @@ impl Update<'_> {
     }
 }
 
-/// What a step starts from.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Input<'a> {
-    /// This worker's gradient of the bucket; read only.
-    pub gradient: Gradient<'a>,
-    /// How many entries the update should have; may change from step to step, equal on all workers.
-    pub k: usize,
-    /// The number of the step, equal on all workers; rotations are taken from it.
-    pub step: u64,
-    /// False when the caller knows that its gradient is bad. The worker then contributes nothing and all workers skip the step.
-    pub finite: bool,
-}
-
-impl<'a> Input<'a> {
-    /// A gradient that is taken to be good; the pass looks for NaN and infinities anyway.
-    pub fn new(gradient: impl Into<Gradient<'a>>, k: usize, step: u64) -> Self {
-        Self {
-            gradient: gradient.into(),
-            k,
-            step,
-            finite: true,
-        }
-    }
-
-    /// The same with another number of entries.
-    #[must_use]
-    pub const fn k(mut self, k: usize) -> Self {
-        self.k = k;
-        self
-    }
-
-    /// The same with the caller's word on whether the gradient is good.
-    #[must_use]
-    pub const fn finite(mut self, finite: bool) -> Self {
-        self.finite = finite;
-        self
-    }
-}
-
 /// What a machine counted in the current step; it explains speed and never changes results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MethodStats {
@@ -377,6 +339,7 @@ pub struct Collective {
     phase: Phase,
     header: Header,
     flags: u8,
+    fresh: MethodState,
     before: MethodState,
     empty: SparseVec,
     has_update: bool,
@@ -409,6 +372,7 @@ impl Collective {
         feedback: Feedback,
         machine: Box<dyn Machine>,
     ) -> Self {
+        let fresh = machine.state();
         let empty = SparseVec::new(u32::try_from(feedback.len()).unwrap_or(u32::MAX));
         Self {
             world,
@@ -419,6 +383,7 @@ impl Collective {
             header: Header::default(),
             flags: 0,
             before: MethodState::default(),
+            fresh,
             empty,
             has_update: false,
         }
@@ -449,12 +414,7 @@ impl Collective {
     /// # Errors
     /// When the gradient has the wrong length, the last step was neither committed nor aborted, or a message would be too long.
     pub fn begin(&mut self, input: Input<'_>) -> Result<Step, ConfigError> {
-        if !matches!(self.phase, Phase::Idle) {
-            return Err(ConfigError::OutOfTurn {
-                call: "begin",
-                state: self.phase.name(),
-            });
-        }
+        self.between_steps("begin")?;
         if input.gradient.len() != self.feedback.len() {
             return Err(ConfigError::GradientLength {
                 expected: self.feedback.len(),
@@ -596,33 +556,11 @@ impl Collective {
         self.machine.stats()
     }
 
-    /// The residual: what this worker keeps for later.
-    pub fn residual(&self) -> &[f32] {
-        self.feedback.residual()
-    }
-
-    /// A copy of everything that lives on from step to step.
-    pub fn state(&self) -> State {
-        State {
-            residual: self.residual().to_vec(),
-            method: self.machine.state(),
+    const fn between_steps(&self, call: &'static str) -> Result<(), ConfigError> {
+        if matches!(self.phase, Phase::Idle) {
+            return Ok(());
         }
-    }
-
-    /// Takes back a saved state.
-    ///
-    /// # Errors
-    /// When a step is under way or the state does not fit.
-    pub fn restore(&mut self, state: &State) -> Result<(), ConfigError> {
-        if !matches!(self.phase, Phase::Idle) {
-            return Err(ConfigError::OutOfTurn {
-                call: "restore",
-                state: self.phase.name(),
-            });
-        }
-        self.feedback.check_len(&state.residual)?;
-        self.machine.restore(&state.method)?;
-        self.feedback.restore(&state.residual);
-        Ok(())
+        let state = self.phase.name();
+        Err(ConfigError::OutOfTurn { call, state })
     }
 }

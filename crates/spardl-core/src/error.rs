@@ -80,6 +80,28 @@ pub enum ConfigError {
         /// The most that a body may have.
         limit: usize,
     },
+    /// A residual asked of a method that delivers everything.
+    #[error("{call} was called, but this method keeps no residual")]
+    NoResidual {
+        /// The call made.
+        call: &'static str,
+    },
+    /// Elements that the residual does not have.
+    #[error("elements {start} to {end} were given for a residual of {len} elements")]
+    ResidualRange {
+        /// The first element given.
+        start: usize,
+        /// The end of the elements given.
+        end: usize,
+        /// The length of the residual.
+        len: usize,
+    },
+    /// A value that may not enter a residual.
+    #[error("element {index} of the residual would not be finite: only finite values are kept")]
+    NonFiniteResidual {
+        /// The first such element.
+        index: usize,
+    },
     /// A saved state that does not fit this collective.
     #[error("the saved state does not fit: {what} is {got}, expected {expected}")]
     StateMismatch {

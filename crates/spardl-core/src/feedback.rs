@@ -159,19 +159,49 @@ impl Feedback {
         }
     }
 
-    pub(crate) fn check_len(&self, residual: &[f32]) -> Result<(), ConfigError> {
-        if residual.len() == self.residual.len() {
-            return Ok(());
+    /// May this be the residual?
+    pub(crate) fn check(&self, residual: &[f32]) -> Result<(), ConfigError> {
+        if residual.len() != self.residual.len() {
+            return Err(ConfigError::StateMismatch {
+                what: "the length of the residual".to_owned(),
+                expected: self.residual.len().to_string(),
+                got: residual.len().to_string(),
+            });
         }
-        Err(ConfigError::StateMismatch {
-            what: "the length of the residual".to_owned(),
-            expected: self.residual.len().to_string(),
-            got: residual.len().to_string(),
-        })
+        match residual.iter().position(|value| !value.is_finite()) {
+            Some(index) => Err(ConfigError::NonFiniteResidual { index }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn restore(&mut self, residual: &[f32]) {
         self.residual.copy_from_slice(residual);
+    }
+
+    /// Replaces elements of the residual by `value(old, given)`: all of them, or none when one may not be.
+    pub(crate) fn change_residual(
+        &mut self,
+        call: &'static str,
+        start: usize,
+        given: &[f32],
+        value: impl Fn(f32, f32) -> f32,
+    ) -> Result<(), ConfigError> {
+        if !self.keeps {
+            return Err(ConfigError::NoResidual { call });
+        }
+        let (end, len) = (start.saturating_add(given.len()), self.len());
+        let Some(old) = self.residual.get_mut(start..end) else {
+            return Err(ConfigError::ResidualRange { start, end, len });
+        };
+        let bad = |(old, given): (&f32, &f32)| !value(*old, *given).is_finite();
+        if let Some(at) = old.iter().zip(given).position(bad) {
+            let index = start + at;
+            return Err(ConfigError::NonFiniteResidual { index });
+        }
+        for (old, given) in old.iter_mut().zip(given) {
+            *old = value(*old, *given);
+        }
+        Ok(())
     }
 }
 

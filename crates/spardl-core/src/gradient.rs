@@ -1,8 +1,48 @@
-//! What a worker contributes to a step: slices of f32, bf16 or f16 that the pass reads as they are.
+//! What a worker contributes to a step: its gradient, as slices of f32, bf16 or f16 that the pass reads as they are.
 
 use std::ops::Range;
 
 use spardl_kernels::{Scaled, Source};
+
+/// What a step starts from.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Input<'a> {
+    /// This worker's gradient of the bucket; read only.
+    pub gradient: Gradient<'a>,
+    /// How many entries the update should have; may change from step to step, equal on all workers.
+    pub k: usize,
+    /// The number of the step, equal on all workers; rotations are taken from it.
+    pub step: u64,
+    /// False when the caller knows that its gradient is bad. The worker then contributes nothing and all workers skip the step.
+    pub finite: bool,
+}
+
+impl<'a> Input<'a> {
+    /// A gradient that is taken to be good; the pass looks for NaN and infinities anyway.
+    pub fn new(gradient: impl Into<Gradient<'a>>, k: usize, step: u64) -> Self {
+        Self {
+            gradient: gradient.into(),
+            k,
+            step,
+            finite: true,
+        }
+    }
+
+    /// The same with another number of entries.
+    #[must_use]
+    pub const fn k(mut self, k: usize) -> Self {
+        self.k = k;
+        self
+    }
+
+    /// The same with the caller's word on whether the gradient is good.
+    #[must_use]
+    pub const fn finite(mut self, finite: bool) -> Self {
+        self.finite = finite;
+        self
+    }
+}
 
 /// This worker's gradient of a bucket: one slice or several, end to end, with a scale.
 ///

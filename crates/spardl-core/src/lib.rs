@@ -40,12 +40,12 @@ pub mod world;
 pub use algorithm::{Algorithm, Cost, Laws, Layout, Support};
 pub use codec::{Codec, IndexCoding, ValueType};
 pub use collective::{
-    Collective, Expected, Inbox, Input, Machine, MethodStats, Outcome, Outgoing, Payload, Received,
-    Round, SkipReason, Step, Update,
+    Collective, Expected, Inbox, Machine, MethodStats, Outcome, Outgoing, Payload, Received, Round,
+    SkipReason, Step, Update,
 };
 pub use error::{ConfigError, DecodeError, HeaderField, ProtocolError};
 pub use feedback::{Feedback, Span};
-pub use gradient::Gradient;
+pub use gradient::{Gradient, Input};
 pub use header::{Fingerprint, HEADER_LEN};
 pub use partition::Partition;
 pub use select::Selector;

@@ -40,9 +40,11 @@ pub struct Readme;
 
 mod error;
 mod reducer;
+mod saved;
 
 pub use error::Error;
 pub use reducer::{Builder, Op, Reducer, Report};
+pub use saved::{Saved, SavedBucket, SavedError};
 pub use spardl_algos::{Options, Residual, Sag, registry};
 pub use spardl_core::{
     Algorithm, Codec, IndexCoding, Layout, Outcome, Rank, SkipReason, State, ValueType, World,
