@@ -28,6 +28,21 @@ use spardl_core::{
 };
 
 use crate::mask::{Agree, AgreeCost, Masked, cost, raw_indices_bound};
+use crate::registry::Entry;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "clt-k",
+    summary: "CLT-k: the top-k indices of one worker, a different one in each step; complete sums",
+    options: &[],
+    source: include_str!("clt_k.rs"),
+    variants: |_| Vec::new(),
+    build: |options| {
+        Ok(Box::new(CltK {
+            codec: options.codec,
+        }))
+    },
+};
 
 /// All-reduce at the top-k indices of a rotating leader.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,11 +87,9 @@ impl Algorithm for CltK {
 
     fn laws(&self) -> Laws {
         Laws {
-            conserves: true,
-            keeps_residual: true,
             support: Support::K,
-            lossless_when_full: true,
-            scales: true,
+            pairs: false,
+            ..Laws::default()
         }
     }
 }

@@ -17,7 +17,23 @@
 use spardl_core::phase::{AllReduce, all_reduce_bytes};
 use spardl_core::{
     Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodStats,
-    ProtocolError, Received, Round, Support, Update, ValueType, World, schedule,
+    ProtocolError, Received, Round, Update, ValueType, World, schedule,
+};
+
+use crate::registry::Entry;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "dense",
+    summary: "the whole gradient, any number of workers in 2 ceil(log2 P) rounds",
+    options: &[],
+    source: include_str!("dense.rs"),
+    variants: |_| Vec::new(),
+    build: |options| {
+        Ok(Box::new(Dense {
+            values: options.codec.values,
+        }))
+    },
 };
 
 /// Dense all-reduce over the reduce-scatter and all-gather schedules that work for any P.
@@ -68,9 +84,7 @@ pub(crate) fn laws(values: ValueType) -> Laws {
     Laws {
         conserves: values == ValueType::F32,
         keeps_residual: false,
-        support: Support::Any,
-        lossless_when_full: true,
-        scales: true,
+        ..Laws::default()
     }
 }
 

@@ -24,6 +24,22 @@ use spardl_core::{
     Partition, Payload, ProtocolError, Rank, Received, Round, Update, ValueType, World,
 };
 
+use crate::registry::Entry;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "dense-rabenseifner",
+    summary: "the whole gradient by recursive halving and doubling",
+    options: &[],
+    source: include_str!("dense_rabenseifner.rs"),
+    variants: |_| Vec::new(),
+    build: |options| {
+        Ok(Box::new(DenseRabenseifner {
+            values: options.codec.values,
+        }))
+    },
+};
+
 /// Dense all-reduce by recursive halving and doubling.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DenseRabenseifner {

@@ -19,6 +19,22 @@ use spardl_core::{
     Partition, Payload, ProtocolError, Received, Round, Update, ValueType, World,
 };
 
+use crate::registry::Entry;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "dense-ring",
+    summary: "the whole gradient around a ring, 2 (P - 1) rounds",
+    options: &[],
+    source: include_str!("dense_ring.rs"),
+    variants: |_| Vec::new(),
+    build: |options| {
+        Ok(Box::new(DenseRing {
+            values: options.codec.values,
+        }))
+    },
+};
+
 /// Dense all-reduce around a ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DenseRing {

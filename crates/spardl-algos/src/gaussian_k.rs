@@ -36,6 +36,20 @@ use spardl_kernels::Level;
 
 use crate::Options;
 use crate::list_gather::{self, Deliver, Select, Worker};
+use crate::registry::Entry;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "gaussian-k",
+    summary: "what exceeds a threshold from mean and deviation, gathered by all and summed",
+    options: &[(
+        "preset",
+        "vgg, lstm, bert: how the threshold is corrected when the count is off",
+    )],
+    source: include_str!("gaussian_k.rs"),
+    variants: |_| Options::variants(&[&[("preset", "lstm")], &[("preset", "bert")]]),
+    build: |options| Ok(Box::new(GaussianK::from_options(options)?)),
+};
 
 /// How the threshold is corrected when the first count is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,11 +164,8 @@ impl Algorithm for GaussianK {
 
     fn laws(&self) -> Laws {
         Laws {
-            conserves: true,
-            keeps_residual: true,
             support: Support::FourKPerWorker,
-            lossless_when_full: true,
-            scales: true,
+            ..Laws::default()
         }
     }
 }

@@ -35,6 +35,20 @@ use spardl_core::{
 };
 
 use crate::Options;
+use crate::registry::Entry;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "gtopk",
+    summary: "gTop-k: lists of k merged up a binomial tree and broadcast",
+    options: &[(
+        "residual",
+        "global (nothing is lost), published (loses what merges drop)",
+    )],
+    source: include_str!("gtopk.rs"),
+    variants: |_| Options::variants(&[&[("residual", "published")]]),
+    build: |options| Ok(Box::new(GTopk::from_options(options)?)),
+};
 
 /// What becomes of the values that merges drop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,10 +133,8 @@ impl Algorithm for GTopk {
     fn laws(&self) -> Laws {
         Laws {
             conserves: self.residual == Dropped::Global,
-            keeps_residual: true,
             support: Support::K,
-            lossless_when_full: true,
-            scales: true,
+            ..Laws::default()
         }
     }
 }

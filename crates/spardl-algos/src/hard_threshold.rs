@@ -28,6 +28,20 @@ use spardl_core::{
 
 use crate::Options;
 use crate::mask::{Agree, AgreeCost, Cap, Masked, capped, cost, raw_indices_bound, union};
+use crate::registry::Entry;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "hard-threshold",
+    summary: "every worker's entries above a fixed threshold; complete sums",
+    options: &[
+        ("threshold", "a positive number (1 / (2 sqrt k))"),
+        ("cap", "4k, none: the most entries a worker selects"),
+    ],
+    source: include_str!("hard_threshold.rs"),
+    variants: |_| Options::variants(&[&[("threshold", "0.75"), ("cap", "none")]]),
+    build: |options| Ok(Box::new(HardThreshold::from_options(options)?)),
+};
 
 /// All-reduce at the union of what exceeds a fixed threshold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,14 +133,13 @@ impl Algorithm for HardThreshold {
 
     fn laws(&self) -> Laws {
         Laws {
-            conserves: true,
-            keeps_residual: true,
             support: match self.cap {
                 Cap::FourK => Support::FourKPerWorker,
                 Cap::None => Support::Any,
             },
-            lossless_when_full: true,
             scales: false,
+            pairs: false,
+            ..Laws::default()
         }
     }
 }

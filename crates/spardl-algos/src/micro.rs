@@ -24,7 +24,31 @@
 use spardl_core::{Algorithm, ConfigError, Cost, Laws, Layout, Machine, World};
 
 use crate::mask::Cap;
+use crate::registry::Entry;
 use crate::{Controller, ExDyna, Options, Start};
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "micro",
+    summary: "MiCRO: ExDyna with fixed partitions",
+    options: &[
+        (
+            "controller",
+            "corrected, published: how the threshold follows the density",
+        ),
+        ("start", "data, published: where the threshold starts"),
+        ("cap", "4k, none: the most entries a worker selects"),
+    ],
+    source: include_str!("micro.rs"),
+    variants: |_| {
+        Options::variants(&[&[
+            ("controller", "published"),
+            ("start", "published"),
+            ("cap", "none"),
+        ]])
+    },
+    build: |options| Ok(Box::new(Micro::from_options(options)?)),
+};
 
 /// Configuration of MiCRO.
 #[derive(Clone, Copy, Debug)]

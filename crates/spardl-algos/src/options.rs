@@ -4,36 +4,33 @@ use std::collections::BTreeMap;
 
 use spardl_core::{Codec, ConfigError};
 
-use crate::spardl::{Residual, Sag};
-
-/// Options of all methods; each method reads its own and refuses unknown ones in [`Options::set`].
-#[derive(Clone, Debug)]
+/// A method's options as words: what the edges have (command line, files, other languages). A method parses them once, into its own
+/// struct, and refuses what it does not know.
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How indices and values travel.
     pub codec: Codec,
-    /// SparDL: the number of teams; must divide the number of workers.
-    pub teams: u32,
-    /// SparDL: how teams synchronise.
-    pub sag: Sag,
-    /// SparDL: what becomes of undelivered mass.
-    pub residual: Residual,
-    /// Options of single methods, by name.
+    /// Options of the method, by name.
     pub set: BTreeMap<String, String>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            codec: Codec::default(),
-            teams: 1,
-            sag: Sag::default(),
-            residual: Residual::default(),
-            set: BTreeMap::new(),
-        }
-    }
-}
-
 impl Options {
+    /// The same options with `name` set to `value`.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.set.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// One set of options for each list of names and values.
+    pub(crate) fn variants(lists: &[&[(&str, &str)]]) -> Vec<Self> {
+        let options = |list: &&[(&str, &str)]| {
+            let set = list.iter();
+            set.fold(Self::default(), |all, (name, value)| all.with(name, value))
+        };
+        lists.iter().map(options).collect()
+    }
+
     /// The value of option `name` for `method`: `default` when it is not set.
     ///
     /// # Errors

@@ -25,7 +25,18 @@ use spardl_core::{
 
 use crate::Options;
 use crate::mask::{self, Agree, AgreeCost, Masked};
+use crate::registry::Entry;
 use crate::splitmix::{mix, number};
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "random-k",
+    summary: "k elements drawn from a common seed, summed over all workers",
+    options: &[("seed", "a number (0): another seed draws other elements")],
+    source: include_str!("random_k.rs"),
+    variants: |_| Options::variants(&[&[("seed", "7")]]),
+    build: |options| Ok(Box::new(RandomK::from_options(options)?)),
+};
 
 /// All-reduce of elements drawn from a common seed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,11 +96,8 @@ impl Algorithm for RandomK {
 
     fn laws(&self) -> Laws {
         Laws {
-            conserves: true,
-            keeps_residual: true,
             support: Support::K,
-            lossless_when_full: true,
-            scales: true,
+            ..Laws::default()
         }
     }
 }

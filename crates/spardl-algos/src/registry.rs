@@ -4,10 +4,7 @@
 
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
-use crate::{
-    CltK, Deft, Dense, DenseRabenseifner, DenseRing, ExDyna, GTopk, GaussianK, HardThreshold,
-    Micro, OkTopk, Options, PowerSgd, RandomK, SparDl, TopkA, TopkA2, TopkDsa,
-};
+use crate::Options;
 
 /// A method of the registry.
 #[derive(Clone, Copy, Debug)]
@@ -18,232 +15,33 @@ pub struct Entry {
     pub summary: &'static str,
     /// The options it reads besides the common ones: name, accepted values and meaning.
     pub options: &'static [(&'static str, &'static str)],
-    source: &'static str,
-    build: fn(&Options) -> Result<Box<dyn Algorithm>, ConfigError>,
+    /// The text of the method's file; its header explains the method.
+    pub(crate) source: &'static str,
+    /// Configurations for a number of workers that make the method take another way than its defaults. Every option has
+    /// another value in one of them, and a test of a few steps reaches what a method does every so many steps.
+    pub variants: fn(workers: u32) -> Vec<Options>,
+    pub(crate) build: fn(&Options) -> Result<Box<dyn Algorithm>, ConfigError>,
 }
 
 /// All methods, in the order they are listed.
 pub const METHODS: &[Entry] = &[
-    Entry {
-        name: "spardl",
-        summary: "SparDL: sparse reduce-scatter, optional teams, global residuals",
-        options: &[
-            (
-                "teams",
-                "a divisor of the number of workers (1): fewer rounds; r sends more bytes, b keeps a larger residual",
-            ),
-            (
-                "sag",
-                "auto, r (teams a power of two), b (any): how teams synchronise",
-            ),
-            (
-                "residual",
-                "global-a, global-b, no-in-procedure, local, none: what is kept",
-            ),
-        ],
-        source: include_str!("spardl/mod.rs"),
-        build: |options| Ok(Box::new(SparDl::from_options(options)?)),
-    },
-    Entry {
-        name: "ok-topk",
-        summary: "Ok-Topk: thresholds and regions reused between exact steps, O(k) volume",
-        options: &[
-            (
-                "preset",
-                "vgg, lstm, bert: the bands that thresholds follow",
-            ),
-            ("tau", "steps between two cuts of the regions (64)"),
-            (
-                "tau-prime",
-                "steps between two exact thresholds (32; bert 128)",
-            ),
-            (
-                "balance",
-                "auto, always, never: even out the shares before the all-gather",
-            ),
-            (
-                "balance-trigger",
-                "auto: when the largest share exceeds this many times the average (4)",
-            ),
-            (
-                "residual",
-                "intersection, published-unsorted (does not conserve): what is cleared",
-            ),
-        ],
-        source: include_str!("ok_topk/mod.rs"),
-        build: |options| Ok(Box::new(OkTopk::from_options(options)?)),
-    },
-    Entry {
-        name: "topk-a",
-        summary: "every worker's top-k, gathered by all and summed",
-        options: &[],
-        source: include_str!("topk_a.rs"),
-        build: |options| {
-            Ok(Box::new(TopkA {
-                codec: options.codec,
-            }))
-        },
-    },
-    Entry {
-        name: "topk-a2",
-        summary: "topk-a, then the k largest of the sum",
-        options: &[],
-        source: include_str!("topk_a2.rs"),
-        build: |options| {
-            Ok(Box::new(TopkA2 {
-                codec: options.codec,
-            }))
-        },
-    },
-    Entry {
-        name: "topk-dsa",
-        summary: "SparCML's dynamic all-reduce: split to owners, gather all sums, dense where shorter",
-        options: &[(
-            "residual",
-            "sent, published (loses the k-th entry; does not conserve): what is cleared",
-        )],
-        source: include_str!("topk_dsa.rs"),
-        build: |options| Ok(Box::new(TopkDsa::from_options(options)?)),
-    },
-    Entry {
-        name: "gtopk",
-        summary: "gTop-k: lists of k merged up a binomial tree and broadcast",
-        options: &[(
-            "residual",
-            "global (nothing is lost), published (loses what merges drop)",
-        )],
-        source: include_str!("gtopk.rs"),
-        build: |options| Ok(Box::new(GTopk::from_options(options)?)),
-    },
-    Entry {
-        name: "gaussian-k",
-        summary: "what exceeds a threshold from mean and deviation, gathered by all and summed",
-        options: &[(
-            "preset",
-            "vgg, lstm, bert: how the threshold is corrected when the count is off",
-        )],
-        source: include_str!("gaussian_k.rs"),
-        build: |options| Ok(Box::new(GaussianK::from_options(options)?)),
-    },
-    Entry {
-        name: "exdyna",
-        summary: "ExDyna: each worker searches one partition by a shared threshold; complete sums",
-        options: &[
-            ("blocks", "how many blocks partitions are made of (1024)"),
-            (
-                "adjust",
-                "on, off: do blocks move to partitions that yield less",
-            ),
-            (
-                "controller",
-                "corrected, published: how the threshold follows the density",
-            ),
-            ("start", "data, published: where the threshold starts"),
-            ("cap", "4k, none: the most entries a worker selects"),
-        ],
-        source: include_str!("exdyna/mod.rs"),
-        build: |options| Ok(Box::new(ExDyna::from_options(options)?)),
-    },
-    Entry {
-        name: "micro",
-        summary: "MiCRO: ExDyna with fixed partitions",
-        options: &[
-            (
-                "controller",
-                "corrected, published: how the threshold follows the density",
-            ),
-            ("start", "data, published: where the threshold starts"),
-            ("cap", "4k, none: the most entries a worker selects"),
-        ],
-        source: include_str!("micro.rs"),
-        build: |options| Ok(Box::new(Micro::from_options(options)?)),
-    },
-    Entry {
-        name: "random-k",
-        summary: "k elements drawn from a common seed, summed over all workers",
-        options: &[("seed", "a number (0): another seed draws other elements")],
-        source: include_str!("random_k.rs"),
-        build: |options| Ok(Box::new(RandomK::from_options(options)?)),
-    },
-    Entry {
-        name: "power-sgd",
-        summary: "PowerSGD: a low-rank approximation of every matrix, k is not used",
-        options: &[
-            ("rank", "1 or more (1): columns of the approximation"),
-            ("seed", "a number (0): where the iteration starts"),
-            (
-                "residual",
-                "own (what a worker did not deliver), mean (torch: less the mean update)",
-            ),
-        ],
-        source: include_str!("power_sgd/mod.rs"),
-        build: |options| Ok(Box::new(PowerSgd::from_options(options)?)),
-    },
-    Entry {
-        name: "deft",
-        summary: "DEFT: each worker searches some layers, with quotas by gradient norm; complete sums",
-        options: &[],
-        source: include_str!("deft/mod.rs"),
-        build: |options| {
-            Ok(Box::new(Deft {
-                codec: options.codec,
-            }))
-        },
-    },
-    Entry {
-        name: "clt-k",
-        summary: "CLT-k: the top-k indices of one worker, a different one in each step; complete sums",
-        options: &[],
-        source: include_str!("clt_k.rs"),
-        build: |options| {
-            Ok(Box::new(CltK {
-                codec: options.codec,
-            }))
-        },
-    },
-    Entry {
-        name: "hard-threshold",
-        summary: "every worker's entries above a fixed threshold; complete sums",
-        options: &[
-            ("threshold", "a positive number (1 / (2 sqrt k))"),
-            ("cap", "4k, none: the most entries a worker selects"),
-        ],
-        source: include_str!("hard_threshold.rs"),
-        build: |options| Ok(Box::new(HardThreshold::from_options(options)?)),
-    },
-    Entry {
-        name: "dense",
-        summary: "the whole gradient, any number of workers in 2 ceil(log2 P) rounds",
-        options: &[],
-        source: include_str!("dense.rs"),
-        build: |options| {
-            Ok(Box::new(Dense {
-                values: options.codec.values,
-            }))
-        },
-    },
-    Entry {
-        name: "dense-ring",
-        summary: "the whole gradient around a ring, 2 (P - 1) rounds",
-        options: &[],
-        source: include_str!("dense_ring.rs"),
-        build: |options| {
-            Ok(Box::new(DenseRing {
-                values: options.codec.values,
-            }))
-        },
-    },
-    Entry {
-        name: "dense-rabenseifner",
-        summary: "the whole gradient by recursive halving and doubling",
-        options: &[],
-        source: include_str!("dense_rabenseifner.rs"),
-        build: |options| {
-            Ok(Box::new(DenseRabenseifner {
-                values: options.codec.values,
-            }))
-        },
-    },
+    crate::spardl::ENTRY,
+    crate::ok_topk::ENTRY,
+    crate::topk_a::ENTRY,
+    crate::topk_a2::ENTRY,
+    crate::topk_dsa::ENTRY,
+    crate::gtopk::ENTRY,
+    crate::gaussian_k::ENTRY,
+    crate::exdyna::ENTRY,
+    crate::micro::ENTRY,
+    crate::random_k::ENTRY,
+    crate::power_sgd::ENTRY,
+    crate::deft::ENTRY,
+    crate::clt_k::ENTRY,
+    crate::hard_threshold::ENTRY,
+    crate::dense::ENTRY,
+    crate::dense_ring::ENTRY,
+    crate::dense_rabenseifner::ENTRY,
 ];
 
 impl Entry {

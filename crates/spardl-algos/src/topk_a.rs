@@ -22,6 +22,21 @@ use spardl_core::{
 };
 
 use crate::list_gather::{self, Deliver, Select, Worker};
+use crate::registry::Entry;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "topk-a",
+    summary: "every worker's top-k, gathered by all and summed",
+    options: &[],
+    source: include_str!("topk_a.rs"),
+    variants: |_| Vec::new(),
+    build: |options| {
+        Ok(Box::new(TopkA {
+            codec: options.codec,
+        }))
+    },
+};
 
 /// All-gather of every worker's top-k.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,11 +66,8 @@ impl Algorithm for TopkA {
 
     fn laws(&self) -> Laws {
         Laws {
-            conserves: true,
-            keeps_residual: true,
             support: Support::KPerWorker,
-            lossless_when_full: true,
-            scales: true,
+            ..Laws::default()
         }
     }
 }

@@ -20,7 +20,22 @@
 use spardl_core::{Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, World};
 
 use crate::list_gather::{self, Deliver, Select, Worker};
+use crate::registry::Entry;
 use crate::topk_a::TopK;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "topk-a2",
+    summary: "topk-a, then the k largest of the sum",
+    options: &[],
+    source: include_str!("topk_a2.rs"),
+    variants: |_| Vec::new(),
+    build: |options| {
+        Ok(Box::new(TopkA2 {
+            codec: options.codec,
+        }))
+    },
+};
 
 /// All-gather of every worker's top-k, and the top-k of the sum.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,11 +65,8 @@ impl Algorithm for TopkA2 {
 
     fn laws(&self) -> Laws {
         Laws {
-            conserves: true,
-            keeps_residual: true,
             support: Support::K,
-            lossless_when_full: true,
-            scales: true,
+            ..Laws::default()
         }
     }
 }

@@ -38,6 +38,20 @@ use spardl_core::{
 };
 
 use crate::Options;
+use crate::registry::Entry;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "topk-dsa",
+    summary: "SparCML's dynamic all-reduce: split to owners, gather all sums, dense where shorter",
+    options: &[(
+        "residual",
+        "sent, published (loses the k-th entry; does not conserve): what is cleared",
+    )],
+    source: include_str!("topk_dsa.rs"),
+    variants: |_| Options::variants(&[&[("residual", "published")]]),
+    build: |options| Ok(Box::new(TopkDsa::from_options(options)?)),
+};
 
 /// Messages in flight on the way to the owners; authors' allreducer.py.
 const PEERS_PER_ROUND: usize = 4;
@@ -125,10 +139,10 @@ impl Algorithm for TopkDsa {
     fn laws(&self) -> Laws {
         Laws {
             conserves: !self.loses_kth,
-            keeps_residual: true,
             support: Support::KPerWorker,
             lossless_when_full: !self.loses_kth,
-            scales: true,
+            sends_ties: !self.loses_kth,
+            ..Laws::default()
         }
     }
 }

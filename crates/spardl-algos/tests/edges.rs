@@ -15,7 +15,7 @@ fn ranks_entries(laws: &Laws) -> bool {
 
 /// Does a worker alone deliver k whole entries?
 fn delivers_k(algorithm: &dyn Algorithm) -> bool {
-    ranks_entries(&algorithm.laws()) && !configurations::loses_kth(algorithm)
+    ranks_entries(&algorithm.laws()) && algorithm.laws().sends_ties
 }
 
 /// Are the delivered indices the same whatever the gradient?
@@ -145,7 +145,7 @@ fn zeros_of_either_sign_are_never_delivered_nor_kept() {
 #[test]
 fn equal_magnitudes_are_cut_to_the_bound_and_still_move() {
     each(&WORKERS, |workers, algorithm| {
-        if configurations::loses_kth(algorithm) {
+        if !algorithm.laws().sends_ties {
             return;
         }
         let len = 60;

@@ -10,15 +10,15 @@ use crate::output::bad_request;
 /// How a method is configured.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MethodArgs {
-    /// SparDL: number of teams; must divide the number of workers. More teams: fewer rounds, but more bytes (r) or a larger residual (b).
-    #[arg(long, default_value_t = 1, value_name = "D")]
-    pub(crate) teams: u32,
-    /// SparDL: how teams synchronise: r (recursive doubling), b (Bruck with adaptive length), auto.
-    #[arg(long, default_value = "auto", value_name = "auto|r|b")]
-    pub(crate) sag: Sag,
-    /// SparDL: what is kept of undelivered mass: none, local, no-in-procedure, global-a, global-b.
-    #[arg(long, default_value = "global-a", value_name = "RULE")]
-    pub(crate) residual: Residual,
+    /// SparDL: number of teams (1); must divide the number of workers. More teams: fewer rounds, but more bytes (r) or a larger residual (b).
+    #[arg(long, value_name = "D")]
+    pub(crate) teams: Option<u32>,
+    /// SparDL: how teams synchronise: r (recursive doubling), b (Bruck with adaptive length), auto (the default).
+    #[arg(long, value_name = "auto|r|b")]
+    pub(crate) sag: Option<Sag>,
+    /// SparDL: what is kept of undelivered mass: none, local, no-in-procedure, global-a (the default), global-b.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) residual: Option<Residual>,
     /// How values travel. A method named NAME-bf16 uses bf16 whatever this says.
     #[arg(long, default_value = "f32", value_name = "f32|bf16")]
     pub(crate) value_type: ValueType,
@@ -44,9 +44,6 @@ impl MethodArgs {
                 values: self.value_type,
                 indices,
             },
-            teams: self.teams,
-            sag: self.sag,
-            residual: self.residual,
             set: self.settings(entry.name)?,
         };
         registry::build(name, &options).map_err(bad_request)
@@ -77,7 +74,28 @@ impl MethodArgs {
                 settings.insert(option.to_owned(), value.to_owned());
             }
         }
+        for (option, value) in self.shorthands() {
+            let Some(value) = value.filter(|_| method == "spardl") else {
+                continue;
+            };
+            if let Some(other) = settings.insert(option.to_owned(), value.clone())
+                && other != value
+            {
+                let message =
+                    format!("--{option} {value} and --set spardl.{option}={other} differ");
+                return Err(bad_request(message));
+            }
+        }
         Ok(settings)
+    }
+
+    /// The options of SparDL that have a flag of their own.
+    fn shorthands(&self) -> [(&'static str, Option<String>); 3] {
+        [
+            ("teams", self.teams.map(|teams| teams.to_string())),
+            ("sag", self.sag.map(|sag| sag.to_string())),
+            ("residual", self.residual.map(|rule| rule.to_string())),
+        ]
     }
 }
 

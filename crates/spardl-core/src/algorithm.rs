@@ -68,7 +68,7 @@ pub struct Cost {
     pub bytes_max: u64,
 }
 
-/// What a method promises about every step.
+/// What a method promises about every step, and what tests must know of it. The default promises all there is to promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Laws {
     /// Nothing is lost: inputs + residuals = update + next residuals, per element.
@@ -81,6 +81,24 @@ pub struct Laws {
     pub lossless_when_full: bool,
     /// Multiplying all inputs by a power of two does the same to update and residuals.
     pub scales: bool,
+    /// Entries as large as the k-th are sent too; otherwise nothing is when all are equal.
+    pub sends_ties: bool,
+    /// Every index travels with a value; otherwise lists of indices travel alone, too.
+    pub pairs: bool,
+}
+
+impl Default for Laws {
+    fn default() -> Self {
+        Self {
+            conserves: true,
+            keeps_residual: true,
+            support: Support::Any,
+            lossless_when_full: true,
+            scales: true,
+            sends_ties: true,
+            pairs: true,
+        }
+    }
 }
 
 /// A bound on the entries of an update.

@@ -190,11 +190,7 @@ fn algorithms() -> Vec<Box<dyn Algorithm>> {
         (2, Sag::B, ValueType::F32),
         (2, Sag::B, ValueType::Bf16),
     ] {
-        let mut options = Options {
-            teams,
-            sag,
-            ..Options::default()
-        };
+        let mut options = Options::default().with("teams", teams).with("sag", sag);
         options.codec.values = values;
         all.push(registry::build("spardl", &options).unwrap());
     }

@@ -35,7 +35,22 @@ use spardl_core::schedule::ceil_log2;
 use spardl_core::{Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, World};
 
 use crate::mask::{AgreeCost, Masked, cost, raw_indices_bound};
+use crate::registry::Entry;
 use machine::Share;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "deft",
+    summary: "DEFT: each worker searches some layers, with quotas by gradient norm; complete sums",
+    options: &[],
+    source: include_str!("mod.rs"),
+    variants: |_| Vec::new(),
+    build: |options| {
+        Ok(Box::new(Deft {
+            codec: options.codec,
+        }))
+    },
+};
 
 /// Top entries of layers that are shared out anew in each step.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,11 +96,9 @@ impl Algorithm for Deft {
 
     fn laws(&self) -> Laws {
         Laws {
-            conserves: true,
-            keeps_residual: true,
             support: Support::FourKPerWorker,
-            lossless_when_full: true,
-            scales: true,
+            pairs: false,
+            ..Laws::default()
         }
     }
 }

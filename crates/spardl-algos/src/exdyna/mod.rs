@@ -52,7 +52,39 @@ use spardl_core::{
 
 use crate::Options;
 use crate::mask::{AgreeCost, Cap, Masked, cost, raw_indices_bound};
+use crate::registry::Entry;
 use machine::Search;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "exdyna",
+    summary: "ExDyna: each worker searches one partition by a shared threshold; complete sums",
+    options: &[
+        ("blocks", "how many blocks partitions are made of (1024)"),
+        (
+            "adjust",
+            "on, off: do blocks move to partitions that yield less",
+        ),
+        (
+            "controller",
+            "corrected, published: how the threshold follows the density",
+        ),
+        ("start", "data, published: where the threshold starts"),
+        ("cap", "4k, none: the most entries a worker selects"),
+    ],
+    source: include_str!("mod.rs"),
+    variants: |_| {
+        Options::variants(&[
+            &[("blocks", "5"), ("adjust", "off"), ("cap", "none")],
+            &[
+                ("blocks", "16"),
+                ("controller", "published"),
+                ("start", "published"),
+            ],
+        ])
+    },
+    build: |options| Ok(Box::new(ExDyna::from_options(options)?)),
+};
 
 /// Configuration of ExDyna.
 #[derive(Clone, Copy, Debug)]
@@ -189,14 +221,13 @@ impl Algorithm for ExDyna {
 
     fn laws(&self) -> Laws {
         Laws {
-            conserves: true,
-            keeps_residual: true,
             support: match self.cap {
                 Cap::FourK => Support::FourKPerWorker,
                 Cap::None => Support::Any,
             },
-            lossless_when_full: true,
             scales: self.start == Start::Data,
+            pairs: false,
+            ..Laws::default()
         }
     }
 }

@@ -62,9 +62,58 @@ mod tests;
 use spardl_core::{Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, World};
 
 use crate::Options;
+use crate::registry::Entry;
 pub use balance::Balance;
 pub use controller::Preset;
 pub use residual::Intersection;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "ok-topk",
+    summary: "Ok-Topk: thresholds and regions reused between exact steps, O(k) volume",
+    options: &[
+        (
+            "preset",
+            "vgg, lstm, bert: the bands that thresholds follow",
+        ),
+        ("tau", "steps between two cuts of the regions (64)"),
+        (
+            "tau-prime",
+            "steps between two exact thresholds (32; bert 128)",
+        ),
+        (
+            "balance",
+            "auto, always, never: even out the shares before the all-gather",
+        ),
+        (
+            "balance-trigger",
+            "auto: when the largest share exceeds this many times the average (4)",
+        ),
+        (
+            "residual",
+            "intersection, published-unsorted (does not conserve): what is cleared",
+        ),
+    ],
+    source: include_str!("mod.rs"),
+    variants: |_| {
+        Options::variants(&[
+            &[("tau", "3"), ("tau-prime", "2"), ("balance-trigger", "1.1")],
+            &[
+                ("preset", "lstm"),
+                ("tau", "2"),
+                ("tau-prime", "3"),
+                ("balance", "always"),
+            ],
+            &[
+                ("preset", "bert"),
+                ("tau-prime", "2"),
+                ("balance", "never"),
+                ("residual", "published-unsorted"),
+            ],
+        ])
+    },
+    build: |options| Ok(Box::new(OkTopk::from_options(options)?)),
+};
 
 /// The most entries a worker selects, an owner puts forward and an update has, as a multiple of k.
 const CAP: usize = 4;
@@ -195,11 +244,10 @@ impl Algorithm for OkTopk {
         let intersects = self.residual == Intersection::Sorted;
         Laws {
             conserves: intersects,
-            keeps_residual: true,
             support: Support::FourK,
             // The published rule keeps what was delivered, and delivers it again.
             lossless_when_full: intersects,
-            scales: true,
+            ..Laws::default()
         }
     }
 }

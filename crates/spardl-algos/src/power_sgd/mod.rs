@@ -38,13 +38,31 @@ use spardl_core::phase::{KeepingReduce, all_reduce_bytes};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodState,
-    MethodStats, ProtocolError, Received, Round, Support, Update, ValueType, World,
+    MethodStats, ProtocolError, Received, Round, Update, ValueType, World,
 };
 
 use crate::Options;
+use crate::registry::Entry;
 use crate::splitmix::{mix, number};
 use matrix::{orthogonalise, outer, times, transposed_times};
 use plan::Plan;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "power-sgd",
+    summary: "PowerSGD: a low-rank approximation of every matrix, k is not used",
+    options: &[
+        ("rank", "1 or more (1): columns of the approximation"),
+        ("seed", "a number (0): where the iteration starts"),
+        (
+            "residual",
+            "own (what a worker did not deliver), mean (torch: less the mean update)",
+        ),
+    ],
+    source: include_str!("mod.rs"),
+    variants: |_| Options::variants(&[&[("rank", "3"), ("residual", "mean")]]),
+    build: |options| Ok(Box::new(PowerSgd::from_options(options)?)),
+};
 
 /// What a worker keeps of a compressed matrix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,10 +177,8 @@ impl Algorithm for PowerSgd {
     fn laws(&self) -> Laws {
         Laws {
             conserves: false,
-            keeps_residual: true,
-            support: Support::Any,
             lossless_when_full: false,
-            scales: true,
+            ..Laws::default()
         }
     }
 }

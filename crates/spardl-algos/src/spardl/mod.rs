@@ -41,7 +41,31 @@ use std::str::FromStr;
 use spardl_core::{Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, World};
 
 use crate::Options;
+use crate::registry::Entry;
 use machine::Worker;
+
+/// The method in the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "spardl",
+    summary: "SparDL: sparse reduce-scatter, optional teams, global residuals",
+    options: &[
+        (
+            "teams",
+            "a divisor of the number of workers (1): fewer rounds; r sends more bytes, b keeps a larger residual",
+        ),
+        (
+            "sag",
+            "auto, r (teams a power of two), b (any): how teams synchronise",
+        ),
+        (
+            "residual",
+            "global-a, global-b, no-in-procedure, local, none: what is kept",
+        ),
+    ],
+    source: include_str!("mod.rs"),
+    variants,
+    build: |options| Ok(Box::new(SparDl::from_options(options)?)),
+};
 
 /// How the teams of SparDL synchronise their columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,36 +176,51 @@ pub struct SparDl {
 
 impl Default for SparDl {
     fn default() -> Self {
-        Self::from_options(&Options::default()).expect("the defaults are accepted")
+        Self {
+            teams: 1,
+            sag: Sag::default(),
+            residual: Residual::default(),
+            codec: Codec::default(),
+        }
     }
 }
 
+/// Every division into teams, both ways to synchronise them, every rule for the residual.
+fn variants(workers: u32) -> Vec<Options> {
+    let mut all = Vec::new();
+    for teams in (1..=workers).filter(|&teams| workers.is_multiple_of(teams)) {
+        for sag in [Sag::R, Sag::B] {
+            let pointless = teams == 1 && sag == Sag::B;
+            if pointless || (sag == Sag::R && !teams.is_power_of_two()) {
+                continue;
+            }
+            let options = Options::default().with("teams", teams).with("sag", sag);
+            let rules = Residual::ALL.iter();
+            all.extend(rules.map(|(rule, _)| options.clone().with("residual", rule)));
+        }
+    }
+    all
+}
+
 impl SparDl {
-    /// SparDL with the options that concern it; what is set by name counts more than the fields.
+    /// SparDL with the options that concern it.
     ///
     /// # Errors
-    /// When an option set by name is not one of the values `spardl explain spardl` lists.
+    /// When an option has a value that is not accepted.
     pub fn from_options(options: &Options) -> Result<Self, ConfigError> {
         let rules = Residual::ALL.map(|(name, _)| name).join(", ");
-        let parsed = |text: &str| text.parse().ok();
+        let (name, rules) = ("spardl", format!("use one of {rules}"));
+        let (default, teams) = (Self::default(), "a divisor of the workers");
         Ok(Self {
-            teams: options.parsed(
-                "spardl",
-                "teams",
-                options.teams,
-                "a divisor of the workers",
-                parsed,
-            )?,
-            sag: options.parsed("spardl", "sag", options.sag, "use auto, r or b", |text| {
+            teams: options.parsed(name, "teams", default.teams, teams, |text| {
                 text.parse().ok()
             })?,
-            residual: options.parsed(
-                "spardl",
-                "residual",
-                options.residual,
-                &format!("use one of {rules}"),
-                |text| text.parse().ok(),
-            )?,
+            sag: options.parsed(name, "sag", default.sag, "use auto, r or b", |text| {
+                text.parse().ok()
+            })?,
+            residual: options.parsed(name, "residual", default.residual, &rules, |text| {
+                text.parse().ok()
+            })?,
             codec: options.codec,
         })
     }
@@ -235,10 +274,8 @@ impl Algorithm for SparDl {
     fn laws(&self) -> Laws {
         Laws {
             conserves: self.residual.conserves(),
-            keeps_residual: true,
             support: Support::K,
-            lossless_when_full: true,
-            scales: true,
+            ..Laws::default()
         }
     }
 }

@@ -99,7 +99,7 @@ impl Row {
             elements,
             size_bytes,
             density: case.density,
-            teams: args.method.teams,
+            teams: args.method.teams.unwrap_or(1),
             value_type: if bf16 { "bf16" } else { "f32" },
             gradients: recorded.map_or_else(
                 || args.distribution.to_string(),

@@ -227,9 +227,9 @@ impl Config {
     /// The method.
     pub(crate) fn algorithm(&self, name: &str) -> anyhow::Result<Box<dyn Algorithm>> {
         let args = MethodArgs {
-            teams: self.teams,
-            sag: self.sag.parse().map_err(bad_request)?,
-            residual: self.residual.parse().map_err(bad_request)?,
+            teams: (self.teams != 1).then_some(self.teams),
+            sag: unless_default(&self.sag, "auto")?,
+            residual: unless_default(&self.residual, "global-a")?,
             value_type: self.value_type()?,
             raw_indices: false,
             set: self.set.clone(),
@@ -398,6 +398,15 @@ fn one_of<V: Copy>(option: &str, name: &str, known: &[(&str, V)]) -> anyhow::Res
             names.join(", ")
         ))
     })
+}
+
+/// The value of a word, unless it is the default, which `--set` may replace.
+fn unless_default<T: std::str::FromStr<Err = String>>(
+    word: &str,
+    default: &str,
+) -> anyhow::Result<Option<T>> {
+    let set = (word != default).then(|| word.parse());
+    set.transpose().map_err(bad_request)
 }
 
 #[cfg(test)]

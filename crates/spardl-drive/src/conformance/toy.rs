@@ -6,8 +6,7 @@ use spardl_core::codec::Reader;
 use spardl_core::phase::AllGather;
 use spardl_core::{
     Algorithm, ConfigError, Cost, DecodeError, Feedback, Group, Input, Laws, Layout, Machine,
-    MethodState, MethodStats, Payload, ProtocolError, Rank, Received, Round, Support, Update,
-    World,
+    MethodState, MethodStats, Payload, ProtocolError, Rank, Received, Round, Update, World,
 };
 
 /// Sums the floors of all gradients and keeps the fractions as the residual.
@@ -67,10 +66,9 @@ impl Algorithm for Toy {
     fn laws(&self) -> Laws {
         Laws {
             conserves: false,
-            keeps_residual: true,
-            support: Support::Any,
             lossless_when_full: false,
             scales: false,
+            ..Laws::default()
         }
     }
 }
