@@ -36,9 +36,9 @@ pub(crate) const ENTRY: Entry = Entry {
 
 /// All-reduce of the next k elements in turn.
 #[derive(Clone, Copy, Debug)]
-pub struct CyclicK {
+pub(crate) struct CyclicK {
     /// How values travel.
-    pub values: ValueType,
+    values: ValueType,
 }
 
 impl Algorithm for CyclicK {
