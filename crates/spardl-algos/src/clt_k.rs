@@ -60,6 +60,10 @@ impl Algorithm for CltK {
         format!("clt-k values={}", self.codec)
     }
 
+    fn value_type(&self) -> ValueType {
+        self.codec.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let follow = Follow {
             world,

@@ -14,7 +14,7 @@
 //! Limitations: with bf16 values partial sums are rounded at every hop and the errors are not kept, so `dense-bf16` does not
 //! conserve; all workers still end with the same bits.
 
-use spardl_core::phase::{AllReduce, all_reduce_bytes};
+use spardl_core::phase::{AllReduce, all_reduce_bytes, all_reduce_elements};
 use spardl_core::{
     Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodStats,
     ProtocolError, Received, Round, Update, ValueType, World, schedule,
@@ -52,6 +52,10 @@ impl Algorithm for Dense {
         format!("dense values={}", self.values)
     }
 
+    fn value_type(&self) -> ValueType {
+        self.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let reduce = AllReduce::new(world.everyone(), layout.len(), self.values);
         Ok(Box::new(Worker {
@@ -66,7 +70,8 @@ impl Algorithm for Dense {
         let len = layout.len();
         let size = workers as usize;
         let rounds = 2 * schedule::ceil_log2(size);
-        let bytes = (0..size).map(|p| all_reduce_bytes(p, size, len, self.values.bytes()));
+        let bytes = (0..size)
+            .map(|p| all_reduce_bytes(p, size, len, |count| self.values.encoded_len(count)));
         Cost {
             rounds: rounds..=rounds,
             messages: u64::from(rounds),
@@ -82,7 +87,7 @@ impl Algorithm for Dense {
 /// What every dense method promises.
 pub(crate) fn laws(values: ValueType) -> Laws {
     Laws {
-        conserves: values == ValueType::F32,
+        conserves: values.is_exact(),
         keeps_residual: false,
         ..Laws::default()
     }
@@ -121,7 +126,7 @@ impl Machine for Worker {
     fn stats(&self) -> MethodStats {
         let (position, size) = (self.world.rank().index(), self.world.size() as usize);
         MethodStats {
-            entries_sent: all_reduce_bytes(position, size, self.len, 1),
+            entries_sent: all_reduce_elements(position, size, self.len),
             ..MethodStats::default()
         }
     }

@@ -56,6 +56,10 @@ impl Algorithm for DenseRabenseifner {
         format!("dense-rabenseifner values={}", self.values)
     }
 
+    fn value_type(&self) -> ValueType {
+        self.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let (position, size) = (world.rank().index(), world.size() as usize);
         let hops = hops(position, size, layout.len());
@@ -78,7 +82,7 @@ impl Algorithm for DenseRabenseifner {
                 .collect();
             let bytes: usize = sends
                 .iter()
-                .map(|len| HEADER_LEN + len * self.values.bytes())
+                .map(|len| HEADER_LEN + self.values.encoded_len(*len))
                 .sum();
             rounds = hops.len() as u32;
             messages = messages.max(sends.len() as u64);
@@ -186,19 +190,17 @@ impl Machine for Worker {
         };
         let data = feedback.work_mut();
         if let Some(finished) = hop.round_first.clone() {
-            data[finished]
-                .iter_mut()
-                .for_each(|value| *value = self.values.round(*value));
+            self.values.round(&mut data[finished]);
         }
         let rank = |position: usize| Rank::new(position as u32);
         let mut round = Round::new();
         if let Some((to, range)) = hop.send.clone() {
-            let mut payload = Payload::with_capacity(range.len() * self.values.bytes());
+            let mut payload = Payload::with_capacity(self.values.encoded_len(range.len()));
             encode_values(self.values, &data[range], payload.body_mut());
             round = round.send(rank(to), payload);
         }
         if let Some((from, range)) = hop.receive.clone() {
-            round = round.expect(rank(from), range.len() * self.values.bytes());
+            round = round.expect(rank(from), self.values.encoded_len(range.len()));
         }
         Ok(Some(round))
     }

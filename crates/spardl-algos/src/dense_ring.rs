@@ -51,6 +51,10 @@ impl Algorithm for DenseRing {
         format!("dense-ring values={}", self.values)
     }
 
+    fn value_type(&self) -> ValueType {
+        self.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let (position, size) = (world.rank().index(), world.size() as usize);
         Ok(Box::new(Worker {
@@ -66,18 +70,15 @@ impl Algorithm for DenseRing {
         let len = layout.len();
         let size = workers as usize;
         let blocks = Partition::even(len, size);
-        let sent = |p| {
-            ring(p, size)
-                .map(|hop| u64::from(blocks.block_len(hop.sent)))
-                .sum::<u64>()
-        };
-        let elements = (0..size).map(sent).max().unwrap_or(0);
+        let run = |hop: RingHop| self.values.encoded_len(blocks.block_len(hop.sent) as usize);
+        let sent = |p| ring(p, size).map(run).sum::<usize>() as u64;
+        let bytes = (0..size).map(sent).max().unwrap_or(0);
         let rounds = 2 * (workers - 1);
         let headers = u64::from(rounds) * HEADER_LEN as u64;
         Cost {
             rounds: rounds..=rounds,
             messages: u64::from(rounds),
-            bytes_max: elements * self.values.bytes() as u64 + headers,
+            bytes_max: bytes + headers,
         }
     }
 
@@ -106,14 +107,16 @@ impl Machine for Worker {
             return Ok(None);
         };
         let data = feedback.work_mut();
-        let bytes = |block| self.blocks.block_len(block) as usize * self.values.bytes();
+        let bytes = |block| {
+            self.values
+                .encoded_len(self.blocks.block_len(block) as usize)
+        };
         let mut payload = Payload::with_capacity(bytes(hop.sent));
         let sent = &mut data[self.blocks.range(hop.sent)];
         encode_values(self.values, sent, payload.body_mut());
         if !hop.reduce && self.done == self.hops.len() / 2 {
             // The own block is complete: keep it as the others will see it.
-            sent.iter_mut()
-                .for_each(|value| *value = self.values.round(*value));
+            self.values.round(sent);
         }
         let (everyone, position) = (self.world.everyone(), self.world.rank().index());
         let before = position + everyone.size() - 1;

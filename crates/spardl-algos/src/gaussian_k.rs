@@ -150,6 +150,10 @@ impl Algorithm for GaussianK {
         format!("gaussian-k preset={preset} values={values}")
     }
 
+    fn value_type(&self) -> ValueType {
+        self.codec.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let select = Threshold::new(self.preset);
         let worker = Worker::new(world, layout.len(), self.codec, Deliver::Whole, select);

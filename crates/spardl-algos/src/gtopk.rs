@@ -31,7 +31,7 @@ use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, Entries, Feedback, HEADER_LEN, Input, Laws, Layout,
     Machine, MethodStats, Partition, Payload, ProtocolError, Received, Round, Selector, SparseVec,
-    Support, Update, World, list,
+    Support, Update, ValueType, World, list,
 };
 
 use crate::Options;
@@ -101,6 +101,10 @@ impl Algorithm for GTopk {
             Dropped::Published => "published",
         };
         format!("gtopk residual={rule} values={}", self.codec)
+    }
+
+    fn value_type(&self) -> ValueType {
+        self.codec.values
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

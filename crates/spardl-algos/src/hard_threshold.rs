@@ -23,7 +23,7 @@ use spardl_core::phase::AllGather;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine,
-    MethodStats, ProtocolError, Received, Round, Span, Support, World,
+    MethodStats, ProtocolError, Received, Round, Span, Support, ValueType, World,
 };
 
 use crate::Options;
@@ -99,6 +99,10 @@ impl Algorithm for HardThreshold {
             self.cap.name(),
             self.codec
         )
+    }
+
+    fn value_type(&self) -> ValueType {
+        self.codec.values
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use spardl_core::phase::{KeepingReduce, all_reduce_bytes};
+use spardl_core::phase::{KeepingReduce, all_reduce_elements};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Codec, ConfigError, Cost, Entries, Feedback, Group, HEADER_LEN, IndexCoding, Input, Machine,
@@ -108,7 +108,7 @@ impl<A: Agree> Machine for Masked<A> {
         let (position, size) = (self.world.rank().index(), self.world.size() as usize);
         MethodStats {
             // The values of the sum; indices travel before them, alone.
-            entries_sent: all_reduce_bytes(position, size, self.summed, 1),
+            entries_sent: all_reduce_elements(position, size, self.summed),
             ..self.agree.stats()
         }
     }
@@ -182,7 +182,7 @@ pub(crate) fn cost(agree: AgreeCost, workers: u32, most: usize, values: ValueTyp
     let size = workers as usize;
     let sum = 2 * ceil_log2(size);
     let rounds = agree.rounds.start() + sum..=agree.rounds.end() + sum;
-    let block = (most.div_ceil(size) * values.bytes()) as u64;
+    let block = values.encoded_len(most.div_ceil(size)) as u64;
     let body = agree.body_bytes + 2 * (size as u64 - 1) * block;
     Cost {
         messages: u64::from(*rounds.end()),

@@ -21,7 +21,7 @@
 //!
 //! Differs from the authors' code: as ExDyna (start of the threshold, controller, no padding, any n and any P).
 
-use spardl_core::{Algorithm, ConfigError, Cost, Laws, Layout, Machine, World};
+use spardl_core::{Algorithm, ConfigError, Cost, Laws, Layout, Machine, ValueType, World};
 
 use crate::mask::Cap;
 use crate::registry::Entry;
@@ -111,6 +111,10 @@ impl Algorithm for Micro {
             self.cap().name(),
             self.exdyna.values()
         )
+    }
+
+    fn value_type(&self) -> ValueType {
+        self.exdyna.values()
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

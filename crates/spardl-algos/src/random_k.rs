@@ -71,6 +71,10 @@ impl Algorithm for RandomK {
         format!("random-k seed={} values={}", self.seed, self.values)
     }
 
+    fn value_type(&self) -> ValueType {
+        self.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let agree = Drawn {
             seed: self.seed,

@@ -123,6 +123,7 @@ mod tests {
             assert_eq!(build(entry.name, &options).unwrap().name(), entry.name);
             let bf16 = build(&format!("{}-bf16", entry.name), &options).unwrap();
             assert!(bf16.describe().contains("bf16"), "{}", bf16.describe());
+            assert_eq!(bf16.value_type(), ValueType::Bf16, "{}", entry.name);
             let text = entry.explanation();
             for word in ["Rounds:", "Bytes:", "Example"] {
                 assert!(text.contains(word), "{} does not say {word}", entry.name);

@@ -54,6 +54,10 @@ impl Algorithm for TopkA {
         format!("topk-a values={}", self.codec)
     }
 
+    fn value_type(&self) -> ValueType {
+        self.codec.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let worker = Worker::new(world, layout.len(), self.codec, Deliver::Whole, TopK);
         Ok(Box::new(worker))

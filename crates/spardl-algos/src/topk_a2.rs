@@ -17,7 +17,9 @@
 //! Differs from the authors' code: as TopkA; rounding errors of bf16 values stay with the worker that sent them. The sum itself
 //! is not rounded: everybody computes it from the same lists.
 
-use spardl_core::{Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, World};
+use spardl_core::{
+    Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, ValueType, World,
+};
 
 use crate::list_gather::{self, Deliver, Select, Worker};
 use crate::registry::Entry;
@@ -51,6 +53,10 @@ impl Algorithm for TopkA2 {
 
     fn describe(&self) -> String {
         format!("topk-a2 values={}", self.codec)
+    }
+
+    fn value_type(&self) -> ValueType {
+        self.codec.values
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

@@ -34,7 +34,7 @@ use spardl_core::phase::{AllGather, AllToAll, Items};
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Gradient, Group,
     HEADER_LEN, Input, Laws, Layout, Machine, MethodStats, Partition, ProtocolError, Received,
-    Round, Selector, SparseVec, Support, Update, World, list, schedule,
+    Round, Selector, SparseVec, Support, Update, ValueType, World, list, schedule,
 };
 
 use crate::Options;
@@ -95,6 +95,10 @@ impl Algorithm for TopkDsa {
         format!("topk-dsa residual={residual} values={}", self.codec)
     }
 
+    fn value_type(&self) -> ValueType {
+        self.codec.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let group = world.everyone();
         Ok(Box::new(Worker {
@@ -121,7 +125,7 @@ impl Algorithm for TopkDsa {
         // A selection is cut into a list for each owner; raw indices bound what a cut costs.
         let empty = self.codec.list_bound(len, 0) as u64;
         let sent = if workers > 1 { k } else { 0 };
-        let split = peers * (4 + empty) + (sent * (4 + self.codec.values.bytes())) as u64;
+        let split = peers * (4 + empty) + (4 * sent + self.codec.values.encoded_len(sent)) as u64;
         let bounds = regions.bounds(k);
         let gather = (0..size).map(|position| AllGather::body_bytes(position, &bounds));
         let messages = peers + u64::from(log);
@@ -331,7 +335,8 @@ impl Regions {
     }
 
     fn run_len(&self, region: usize) -> usize {
-        self.partition.block_len(region) as usize * self.codec.values.bytes()
+        let len = self.partition.block_len(region) as usize;
+        self.codec.values.encoded_len(len)
     }
 
     /// The most bytes of the sums of each region, when every worker selects `k` entries.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use crate::codec::ValueType;
 use crate::collective::{Collective, Machine};
 use crate::error::ConfigError;
 use crate::feedback::Feedback;
@@ -16,6 +17,11 @@ pub trait Algorithm: fmt::Debug + Send + Sync {
 
     /// The whole configuration in one line. Workers refuse messages from a worker whose line differs.
     fn describe(&self) -> String;
+
+    /// How values travel.
+    fn value_type(&self) -> ValueType {
+        ValueType::default()
+    }
 
     /// One worker's machine for a bucket of this layout.
     ///

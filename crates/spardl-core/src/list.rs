@@ -79,18 +79,10 @@ pub fn sum_all(lists: &[Entries], len: u32) -> Entries {
 ///
 /// # Panics
 /// When the list does not ascend below `len`; the lists of this module do.
-pub fn into_update(list: Entries, len: u32) -> SparseVec {
-    let Entries {
-        mut indices,
-        mut values,
-    } = list;
-    if spardl_kernels::any_zero(Level::best(), &values) {
-        let nonzero: Vec<bool> = values.iter().map(|&value| value != 0.0).collect();
-        let mut keep = nonzero.iter();
-        indices.retain(|_| *keep.next().expect("as many flags as entries"));
-        values.retain(|&value| value != 0.0);
-    }
-    SparseVec::from_parts(len, indices, values).expect("an ascending list below the length")
+pub fn into_update(mut list: Entries, len: u32) -> SparseVec {
+    drop_zeros(&mut list, 0);
+    SparseVec::from_parts(len, list.indices, list.values)
+        .expect("an ascending list below the length")
 }
 
 /// The part of a list with indices in `range`.
@@ -102,8 +94,8 @@ pub fn within(list: &Entries, range: Range<usize>) -> (&[u32], &[f32]) {
     (&list.indices[start..end], &list.values[start..end])
 }
 
-/// Splits a list into its `quota` largest entries, rounded to what a receiver sees, and what is left: the other entries and
-/// the rounding errors. Zeros are in neither. Ties go to the lower index.
+/// Splits a list into its `quota` largest entries, as their receivers will see them, and what is left: the other entries and
+/// the errors. Zeros are in neither. Ties go to the lower index.
 pub fn split_top(list: &Entries, quota: usize, values: ValueType) -> (Entries, Entries) {
     let limit = nth_magnitude(list, quota);
     let above = list
@@ -118,19 +110,50 @@ pub fn split_top(list: &Entries, quota: usize, values: ValueType) -> (Entries, E
         let key = magnitude(value);
         let keep = key > limit || (key == limit && ties > 0);
         ties -= usize::from(key == limit && keep);
-        let wire = if keep { values.round(value) } else { 0.0 };
-        if wire != 0.0 {
-            kept.indices.push(index);
-            kept.values.push(wire);
-        }
-        // An infinite sum leaves no error behind: inf - inf would put NaN into a residual.
-        let error = if wire.is_finite() { value - wire } else { 0.0 };
-        if error != 0.0 {
-            left.indices.push(index);
-            left.values.push(error);
+        if key > 0 {
+            let part = if keep { &mut kept } else { &mut left };
+            part.indices.push(index);
+            part.values.push(value);
         }
     }
+    let mut errors = Entries::default();
+    quantise(values, &mut kept, &mut errors);
+    if !errors.is_empty() {
+        left = sum(&left, &errors);
+    }
     (kept, left)
+}
+
+/// Makes a list what its receivers will see and appends what that takes from its entries to `errors`. An entry that would be
+/// seen as zero leaves the list and is an error as a whole.
+pub fn quantise(values: ValueType, list: &mut Entries, errors: &mut Entries) {
+    if values.is_exact() {
+        return;
+    }
+    let mut rests = vec![0.0; list.len()];
+    values.quantise(&mut list.values, &mut rests);
+    for (&index, &rest) in list.indices.iter().zip(&rests) {
+        if rest != 0.0 {
+            errors.indices.push(index);
+            errors.values.push(rest);
+        }
+    }
+    drop_zeros(list, 0);
+}
+
+/// Drops the entries from position `first` on whose value is zero.
+pub(crate) fn drop_zeros(list: &mut Entries, first: usize) {
+    if !spardl_kernels::any_zero(Level::best(), &list.values[first..]) {
+        return;
+    }
+    let Entries { indices, values } = list;
+    let mut end = first;
+    for at in first..values.len() {
+        (indices[end], values[end]) = (indices[at], values[at]);
+        end += usize::from(values[at] != 0.0);
+    }
+    indices.truncate(end);
+    values.truncate(end);
 }
 
 /// The magnitude bits of the `quota`-th largest entry; the largest there is when `quota` is 0, 0 when there are fewer.

@@ -127,8 +127,9 @@ impl Pair {
     fn expect(&mut self, mut taken: Vec<usize>, got: &Entries, values: ValueType) {
         taken.sort_unstable();
         let mut expected = Entries::default();
-        for i in taken {
-            let wire = values.round(self.now[i]);
+        let mut wires: Vec<f32> = taken.iter().map(|&i| self.now[i]).collect();
+        values.round(&mut wires);
+        for (i, wire) in taken.into_iter().zip(wires) {
             if wire != 0.0 {
                 expected.indices.push(i as u32);
                 expected.values.push(wire);

@@ -55,12 +55,12 @@ pub fn values(data: &[u8]) {
         return;
     };
     let (values, len) = (value_type(flags), usize::from(len));
-    let enough = bytes.len() >= len * values.bytes();
     let (mut read, mut sum) = (vec![0.0; len], vec![0.0; len]);
     let result = decode_values(values, &mut Reader::new(bytes), &mut read);
-    assert_eq!(result.is_ok(), enough);
-    let result = add_values(values, &mut Reader::new(bytes), &mut sum);
-    assert_eq!(result.is_ok(), enough);
+    assert!(result.is_ok() || read.iter().all(|&value| value == 0.0));
+    let added = add_values(values, &mut Reader::new(bytes), &mut sum);
+    assert_eq!(result, added);
+    assert!(result.is_ok() || bytes.len() < values.encoded_len(len) || !values.is_exact());
     for (read, sum) in read.iter().zip(&sum) {
         assert!(read == sum || read.is_nan() && sum.is_nan());
     }
@@ -121,10 +121,8 @@ impl Block {
             codec, start, len, ..
         } = self;
         // A signalling NaN is read as it is, but rounding, which comes before sending, makes it quiet.
-        let values: Vec<f32> = values
-            .iter()
-            .map(|&value| codec.values.round(value))
-            .collect();
+        let mut values = values.to_vec();
+        codec.values.round(&mut values);
         for coding in [IndexCoding::Packed, IndexCoding::Raw] {
             let codec = Codec {
                 indices: coding,
@@ -132,7 +130,7 @@ impl Block {
             };
             let mut bytes = Vec::new();
             codec.encode(start, len, indices, &values, &mut bytes);
-            assert_eq!(bytes.len(), codec.list_len(len, indices.len()));
+            assert!(bytes.len() <= codec.list_len(len, indices.len()));
             let (mut again, mut values_again) = (Vec::new(), Vec::new());
             let mut reader = Reader::new(&bytes);
             let max = indices.len();
@@ -145,11 +143,7 @@ impl Block {
 }
 
 fn value_type(flags: u8) -> ValueType {
-    if flags & 1 == 0 {
-        ValueType::F32
-    } else {
-        ValueType::Bf16
-    }
+    ValueType::ALL[usize::from(flags) % ValueType::ALL.len()]
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {

@@ -115,16 +115,6 @@ fn store(dst: &mut [f32; WIDTH], value: __m256) {
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn take<const BF16: bool>(
-    indices: &[u32],
-    values: &mut [f32],
-    limit: u32,
-    out: &mut Entries,
-) {
-    portable::take::<BF16>(indices, values, limit, out);
-}
-
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
     x86::drain(|bytes| set_bytes(bytes), marks, sums, start, most, out);
 }
@@ -156,6 +146,9 @@ macro_rules! recompiled {
 }
 
 recompiled! {
+    portable::take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entries);
+    portable::leave(values: &mut [f32], limit: u32, rests: &[f32]);
+    portable::clear(values: &mut [f32], limit: u32);
     portable::count_at_least(values: &[f32], limit: u32) -> usize;
     portable::ascends(indices: &[u32]) -> bool;
     portable::any_zero(values: &[f32]) -> bool;
@@ -169,6 +162,7 @@ recompiled! {
     portable::sum_of_squares(a: &[f32]) -> f64;
     portable::sum(a: &[f32]) -> f64;
     portable::to_bf16(src: &[f32], dst: &mut [u16]);
+    portable::round_bf16(values: &mut [f32], errors: &mut [f32]);
     portable::from_bf16(src: &[u16], dst: &mut [f32]);
     x86::lift(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>);
     x86::scatter(dense: &mut [f32], indices: &[u32], values: &[f32]);

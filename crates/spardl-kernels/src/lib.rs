@@ -18,17 +18,17 @@
 
 /// Calls the function of the same name in the module of the level.
 macro_rules! dispatch {
-    ($level:expr, $function:ident $(::<$generic:tt>)? ($($argument:expr),*)) => {
+    ($level:expr, $function:ident ($($argument:expr),*)) => {
         match $level.usable() {
-            Level::Portable => portable::$function$(::<$generic>)?($($argument),*),
+            Level::Portable => portable::$function($($argument),*),
             // SAFETY: `usable` returns a level only if the CPU has every feature of it, and these functions need no other.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { avx2::$function$(::<$generic>)?($($argument),*) },
+            Level::Avx2 => unsafe { avx2::$function($($argument),*) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { avx512::$function$(::<$generic>)?($($argument),*) },
+            Level::Avx512 => unsafe { avx512::$function($($argument),*) },
             #[cfg(not(target_arch = "x86_64"))]
-            _ => portable::$function$(::<$generic>)?($($argument),*),
+            _ => portable::$function($($argument),*),
         }
     };
 }
@@ -150,10 +150,8 @@ pub fn extract(level: Level, work: &[f32], base: u32, threshold: f32, out: &mut 
     }
 }
 
-/// Takes the large entries out of a list: those with magnitude bits (`bits & 0x7fff_ffff`) of at least `limit`, which is at least 1.
-///
-/// Appends `(indices[j], sent)` to `out` and leaves `values[j] - sent` behind, where `sent` is the value, or with `bf16` the value
-/// rounded to bf16. An entry whose `sent` is zero is not taken; one whose `sent` is infinite leaves zero.
+/// Appends the large entries of a list to `out`: those with magnitude bits (`bits & 0x7fff_ffff`) of at least `limit`, which is at
+/// least 1. What then stays in their place, [`leave`] says.
 ///
 /// # Panics
 ///
@@ -162,33 +160,39 @@ pub fn extract(level: Level, work: &[f32], base: u32, threshold: f32, out: &mut 
 /// # Example
 ///
 /// ```
-/// use spardl_kernels::{Entries, Level, take};
+/// use spardl_kernels::{Entries, Level, leave, take};
 ///
-/// let mut values = [1.0, -4.0, 3.0];
+/// let (mut values, limit) = ([1.0, -4.0, 3.0], 3f32.to_bits());
 /// let mut out = Entries::new();
-/// take(Level::best(), &[7, 8, 20], &mut values, 3f32.to_bits(), false, &mut out);
+/// take(Level::best(), &[7, 8, 20], &values, limit, &mut out);
 /// assert_eq!(out.indices, [8, 20]);
 /// assert_eq!(out.values, [-4.0, 3.0]);
-/// assert_eq!(values, [1.0, 0.0, 0.0]);
+/// leave(Level::best(), &mut values, limit, &[0.25, 0.0]);
+/// assert_eq!(values, [1.0, 0.25, 0.0]);
 /// ```
-pub fn take(
-    level: Level,
-    indices: &[u32],
-    values: &mut [f32],
-    limit: u32,
-    bf16: bool,
-    out: &mut Entries,
-) {
+pub fn take(level: Level, indices: &[u32], values: &[f32], limit: u32, out: &mut Entries) {
     assert_eq!(
         indices.len(),
         values.len(),
         "indices and values differ in length"
     );
+    dispatch!(level, take(indices, values, limit.max(1), out));
+}
+
+/// Puts `rests`, one after the other, in the place of the values with magnitude bits of at least `limit`, which is at least 1;
+/// zeros when `rests` is empty.
+///
+/// # Panics
+///
+/// If there are rests, and not as many as such values.
+pub fn leave(level: Level, values: &mut [f32], limit: u32, rests: &[f32]) {
     let limit = limit.max(1);
-    if bf16 {
-        dispatch!(level, take::<true>(indices, values, limit, out));
+    if rests.is_empty() {
+        dispatch!(level, clear(values, limit));
     } else {
-        dispatch!(level, take::<false>(indices, values, limit, out));
+        let count = count_at_least(level, values, limit);
+        assert_eq!(count, rests.len(), "a rest for every value that was taken");
+        dispatch!(level, leave(values, limit, rests));
     }
 }
 
@@ -262,6 +266,17 @@ pub fn sum(level: Level, a: &[f32]) -> f64 {
 pub fn to_bf16(level: Level, src: &[f32], dst: &mut [u16]) {
     assert_eq!(src.len(), dst.len(), "the slices differ in length");
     dispatch!(level, to_bf16(src, dst));
+}
+
+/// Rounds each value to bf16 as [`to_bf16`] does and leaves `value - rounded`, which is exact, in `errors`; zero where the rounded
+/// value is not finite.
+///
+/// # Panics
+///
+/// If the slices differ in length.
+pub fn round_bf16(level: Level, values: &mut [f32], errors: &mut [f32]) {
+    assert_eq!(values.len(), errors.len(), "the slices differ in length");
+    dispatch!(level, round_bf16(values, errors));
 }
 
 /// Widens bf16 patterns to f32; exact.

@@ -136,43 +136,37 @@ pub(crate) fn common(
 /// Written without branches on the data, which no predictor could guess: every entry goes to the end of the list, and the end
 /// moves when it is to stay there.
 #[inline(always)]
-pub(crate) fn take<const BF16: bool>(
-    indices: &[u32],
-    values: &mut [f32],
-    limit: u32,
-    out: &mut Entries,
-) {
+pub(crate) fn take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entries) {
     let mut end = out.len();
     out.indices.resize(end + indices.len(), 0);
     out.values.resize(end + indices.len(), 0.0);
-    for (&index, value) in indices.iter().zip(values) {
-        let sent = if BF16 { round_bf16(*value) } else { *value };
-        let chosen = value.to_bits() & MAGNITUDE >= limit && sent != 0.0;
+    for (&index, &value) in indices.iter().zip(values) {
         out.indices[end] = index;
-        out.values[end] = sent;
-        end += usize::from(chosen);
-        let rest = if sent.to_bits() & MAGNITUDE < INFINITE {
-            *value - sent
-        } else {
-            0.0
-        };
-        *value = if chosen { rest } else { *value };
+        out.values[end] = value;
+        end += usize::from(value.to_bits() & MAGNITUDE >= limit);
     }
     out.indices.truncate(end);
     out.values.truncate(end);
 }
 
-/// The value as bf16 keeps it.
+/// There are as many `rests` as values that reach the limit.
 #[inline(always)]
-fn round_bf16(value: f32) -> f32 {
-    let bits = value.to_bits();
-    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) & 0xffff_0000;
-    let quiet = (bits | 0x0040_0000) & 0xffff_0000;
-    f32::from_bits(if bits & MAGNITUDE > INFINITE {
-        quiet
-    } else {
-        rounded
-    })
+pub(crate) fn leave(values: &mut [f32], limit: u32, rests: &[f32]) {
+    let mut next = 0;
+    for value in values {
+        let taken = value.to_bits() & MAGNITUDE >= limit;
+        let rest = rests.get(next).copied().unwrap_or_default();
+        *value = if taken { rest } else { *value };
+        next += usize::from(taken);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn clear(values: &mut [f32], limit: u32) {
+    for value in values {
+        let taken = value.to_bits() & MAGNITUDE >= limit;
+        *value = if taken { 0.0 } else { *value };
+    }
 }
 
 fn scan(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
@@ -249,17 +243,32 @@ fn sum_lanes(a: &[f32], term: impl Fn(f32) -> f64) -> f64 {
 #[inline(always)]
 pub(crate) fn to_bf16(src: &[f32], dst: &mut [u16]) {
     for (dst, src) in dst.iter_mut().zip(src) {
-        let bits = src.to_bits();
-        let even = (bits >> 16) & 1;
-        let rounded = bits.wrapping_add(0x7fff + even) >> 16;
-        // A NaN whose payload sits in the low half would turn into an infinity: set the quiet bit.
-        let quiet = (bits >> 16) | 0x40;
-        *dst = if bits & MAGNITUDE > INFINITE {
-            quiet
-        } else {
-            rounded
-        } as u16;
+        *dst = (nearest_bf16(*src) >> 16) as u16;
     }
+}
+
+#[inline(always)]
+pub(crate) fn round_bf16(values: &mut [f32], errors: &mut [f32]) {
+    for (value, error) in values.iter_mut().zip(errors) {
+        let rounded = f32::from_bits(nearest_bf16(*value));
+        let finite = rounded.to_bits() & MAGNITUDE < INFINITE;
+        *error = if finite { *value - rounded } else { 0.0 };
+        *value = rounded;
+    }
+}
+
+/// The bits of the value as bf16 keeps it.
+#[inline(always)]
+fn nearest_bf16(value: f32) -> u32 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
+    // A NaN whose payload sits in the low half would turn into an infinity: set the quiet bit.
+    let quiet = bits | 0x0040_0000;
+    (if bits & MAGNITUDE > INFINITE {
+        quiet
+    } else {
+        rounded
+    }) & 0xffff_0000
 }
 
 #[inline(always)]

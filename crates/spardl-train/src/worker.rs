@@ -23,8 +23,10 @@ const TEST_BATCH: usize = 100;
 /// Steps in a row that may be dropped: after more the parameters themselves must be past mending.
 const MOST_SKIPPED: u32 = 50;
 
-/// What stays of a delivered element because its value was rounded to bf16, one or more times, is below this part of it.
-const ROUNDING: f32 = 1.0 / 64.0;
+/// An element whose residual is at most this part of what it was counts as delivered, whatever the value type.
+const DELIVERED: f32 = 1.0 / 64.0;
+/// How often a value may be quantised on its way, in the sense that most errors stay below so many of the largest.
+const HOPS: f32 = 4.0;
 
 /// What to do when some worker's loss or gradient is not finite; the same on all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -288,13 +290,15 @@ impl<'a, T: Transport> Worker<'a, T> {
             return Ok(synchroniser.reduce(gradient, density, |_, _, _| {})?);
         }
         synchroniser.accumulate(gradient, accumulated);
+        let error = self.run.method.value_type().max_relative_error();
+        let rest = DELIVERED.max(HOPS * error);
         let mask = |offset: usize, update: Update<'_>, residual: &[f32]| {
             // Whole gradients hold nothing back: momentum has nothing to be carried away by.
             if residual.is_empty() {
                 return;
             }
             let before = &accumulated[offset..];
-            let delivered = |i: &usize| residual[*i].abs() <= ROUNDING * before[*i].abs();
+            let delivered = |i: &usize| residual[*i].abs() <= rest * before[*i].abs();
             match update {
                 Update::Sparse(sparse) => {
                     let indices = sparse.iter().map(|(index, _)| index as usize);

@@ -32,7 +32,9 @@ mod plan;
 
 use spardl_core::phase::{AllGather, Broadcast};
 use spardl_core::schedule::ceil_log2;
-use spardl_core::{Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, World};
+use spardl_core::{
+    Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, ValueType, World,
+};
 
 use crate::mask::{AgreeCost, Masked, cost, raw_indices_bound};
 use crate::registry::Entry;
@@ -71,6 +73,10 @@ impl Algorithm for Deft {
 
     fn describe(&self) -> String {
         format!("deft values={}", self.codec)
+    }
+
+    fn value_type(&self) -> ValueType {
+        self.codec.values
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

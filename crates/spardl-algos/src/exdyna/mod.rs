@@ -187,6 +187,10 @@ impl Algorithm for ExDyna {
         )
     }
 
+    fn value_type(&self) -> ValueType {
+        self.codec.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let search = Search::new(*self, world, layout.len());
         Ok(Box::new(Masked::new(

@@ -148,7 +148,7 @@ impl Worker {
             _ => sum.len(),
         };
         let (share, left) = list::split_top(&sum, reached.min(self.cap()), self.values());
-        if self.values() != ValueType::F32 {
+        if !self.values().is_exact() {
             // The rounding errors of the sums stay with the owner. Entries that were not put forward are added as well, and
             // ignored: their indices do not become final.
             self.selector.add(0, left);

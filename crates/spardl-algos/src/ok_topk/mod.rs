@@ -59,7 +59,9 @@ mod span;
 #[cfg(test)]
 mod tests;
 
-use spardl_core::{Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, World};
+use spardl_core::{
+    Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, ValueType, World,
+};
 
 use crate::Options;
 use crate::registry::Entry;
@@ -229,6 +231,10 @@ impl Algorithm for OkTopk {
             name_of(&Intersection::ALL, &self.residual),
             self.codec
         )
+    }
+
+    fn value_type(&self) -> ValueType {
+        self.codec.values
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

@@ -34,7 +34,7 @@
 mod matrix;
 mod plan;
 
-use spardl_core::phase::{KeepingReduce, all_reduce_bytes};
+use spardl_core::phase::{KeepingReduce, all_reduce_bytes, all_reduce_elements};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodState,
@@ -145,6 +145,10 @@ impl Algorithm for PowerSgd {
         format!("power-sgd rank={rank} seed={seed} residual={rule} values={values}")
     }
 
+    fn value_type(&self) -> ValueType {
+        self.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let plan = Plan::new(layout, self.rank);
         let mut q = vec![0.0; plan.second];
@@ -165,7 +169,8 @@ impl Algorithm for PowerSgd {
         let (size, plan) = (workers as usize, Plan::new(layout, self.rank));
         let reduces = if plan.matrices.is_empty() { 1 } else { 2 };
         let rounds = 2 * reduces * ceil_log2(size);
-        let sent = |len, p| all_reduce_bytes(p, size, len as u32, self.values.bytes());
+        let sent =
+            |len, p| all_reduce_bytes(p, size, len as u32, |count| self.values.encoded_len(count));
         let bytes = (0..size).map(|p| sent(plan.first, p) + sent(plan.second, p));
         Cost {
             rounds: rounds..=rounds,
@@ -331,7 +336,7 @@ impl Machine for Worker {
 
     fn stats(&self) -> MethodStats {
         let (position, size) = (self.world.rank().index(), self.world.size() as usize);
-        let sent = |len| all_reduce_bytes(position, size, len as u32, 1);
+        let sent = |len| all_reduce_elements(position, size, len as u32);
         MethodStats {
             entries_sent: sent(self.plan.first) + sent(self.plan.second),
             ..MethodStats::default()

@@ -216,7 +216,9 @@ impl Worker {
         feedback: &mut Feedback,
         lists: impl IntoIterator<Item = &'a Entries>,
     ) {
-        let limit = list::magnitude(f32::MAX / (2 * self.column.size()) as f32);
+        let error = self.config.codec.values.max_relative_error();
+        let most = f32::MAX / (2 * self.column.size()) as f32;
+        let limit = list::magnitude(most / (1.0 + error));
         let mut values = lists.into_iter().flat_map(|list| &list.values);
         if values.any(|&value| list::magnitude(value) > limit) {
             feedback.flag_non_finite();

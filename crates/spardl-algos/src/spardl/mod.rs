@@ -38,7 +38,9 @@ mod machine;
 use std::fmt;
 use std::str::FromStr;
 
-use spardl_core::{Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, World};
+use spardl_core::{
+    Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, ValueType, World,
+};
 
 use crate::Options;
 use crate::registry::Entry;
@@ -251,6 +253,10 @@ impl Algorithm for SparDl {
             "spardl teams={teams} sag={sag} residual={residual} values={}",
             codec
         )
+    }
+
+    fn value_type(&self) -> ValueType {
+        self.codec.values
     }
 
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {

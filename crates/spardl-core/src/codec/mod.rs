@@ -8,7 +8,7 @@
 //! | 4 | count |
 //! | 1 | coding of the indices: 0 raw, 1 Elias-Fano |
 //! | [`Codec::indices_len`] - 5 | indices, relative to the start of the block |
-//! | count x 4 or 2 | values, f32 or bf16; absent in a list of indices alone |
+//! | at most [`ValueType::encoded_len`] of count | values as a run; absent in a list of indices alone |
 //!
 //! # Coding of the indices
 //!
@@ -107,11 +107,11 @@ impl fmt::Display for Codec {
 }
 
 impl Codec {
-    /// Exact bytes of a list of `count` entries in a block of `block_len` elements, whichever entries
-    /// they are.
+    /// Bytes of a list of `count` entries in a block of `block_len` elements, whichever entries they
+    /// are: exactly so many as far as [`ValueType::encoded_len`] is exact, else at most.
     pub fn list_len(&self, block_len: u32, count: usize) -> usize {
         self.indices_len(block_len, count)
-            .saturating_add(self.values_len(count))
+            .saturating_add(self.values.encoded_len(count))
     }
 
     /// The most bytes that any list of at most `max_count` entries needs.
@@ -138,8 +138,8 @@ impl Codec {
     /// Appends a list to `out`.
     ///
     /// `indices` are absolute positions in the bucket, ascending, inside
-    /// `start..start + block_len`. `values` are rounded to the value type already
-    /// ([`ValueType::round`]) and not zero.
+    /// `start..start + block_len`. No value is seen as zero by its receivers. Whoever goes on with the
+    /// list quantises it ([`crate::list::quantise`]), to have what they have.
     ///
     /// # Panics
     /// If `indices` and `values` differ in length. If they are not as described: in debug builds;
@@ -156,13 +156,6 @@ impl Codec {
         debug_assert!(
             values.iter().all(|&value| value != 0.0),
             "zeros are not sent"
-        );
-        debug_assert!(
-            values
-                .iter()
-                .all(|&value| self.values.round(value).to_bits() == value.to_bits()),
-            "values are rounded to {} before they are sent",
-            self.values
         );
         out.reserve(self.list_len(block_len, indices.len()));
         self.encode_indices(start, block_len, indices, out);
@@ -212,10 +205,10 @@ impl Codec {
     ) -> Result<(), DecodeError> {
         let (coding, count) = read_prefix(reader, block_len, max_count)?;
         let index_bytes = reader.bytes(coding.len(block_len, count))?;
-        let value_bytes = reader.bytes(self.values_len(count))?;
+        let run = values::read_run(self.values, reader, count)?;
         let (from, first) = (indices.len(), values.len());
         coding.read(index_bytes, start, block_len, count, indices)?;
-        values::append(self.values, value_bytes, values);
+        values::append(self.values, run, values);
         if spardl_kernels::any_zero(Level::best(), &values[first..]) {
             indices.truncate(from);
             values.truncate(first);
@@ -266,10 +259,6 @@ impl Codec {
             &mut list.indices,
             &mut list.values,
         )
-    }
-
-    fn values_len(&self, count: usize) -> usize {
-        count.saturating_mul(self.values.bytes())
     }
 
     fn coding(&self, block_len: u32, count: usize) -> Coding {

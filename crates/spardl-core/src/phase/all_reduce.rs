@@ -15,9 +15,9 @@ use crate::world::Group;
 
 /// What can be summed: `f32` (values travel as the phase's [`ValueType`]) and `i64`.
 pub trait Element: Copy + Debug + Send {
-    /// Bytes of one element on the wire.
-    fn bytes(values: ValueType) -> usize;
-    /// Appends the elements.
+    /// The most bytes that a run of `count` elements takes on the wire.
+    fn encoded_len(values: ValueType, count: usize) -> usize;
+    /// Appends the elements as a run.
     fn write(src: &[Self], values: ValueType, out: &mut Vec<u8>);
     /// Adds elements from the wire.
     ///
@@ -34,13 +34,13 @@ pub trait Element: Copy + Debug + Send {
         values: ValueType,
         dst: &mut [Self],
     ) -> Result<(), DecodeError>;
-    /// Rounds to what a receiver will see.
+    /// Makes a run what its receivers will see.
     fn round(values: ValueType, dst: &mut [Self]);
 }
 
 impl Element for f32 {
-    fn bytes(values: ValueType) -> usize {
-        values.bytes()
+    fn encoded_len(values: ValueType, count: usize) -> usize {
+        values.encoded_len(count)
     }
 
     fn write(src: &[Self], values: ValueType, out: &mut Vec<u8>) {
@@ -64,17 +64,13 @@ impl Element for f32 {
     }
 
     fn round(values: ValueType, dst: &mut [Self]) {
-        if values != ValueType::F32 {
-            for value in dst {
-                *value = values.round(*value);
-            }
-        }
+        values.round(dst);
     }
 }
 
 impl Element for i64 {
-    fn bytes(_: ValueType) -> usize {
-        8
+    fn encoded_len(_: ValueType, count: usize) -> usize {
+        8 * count
     }
 
     fn write(src: &[Self], _: ValueType, out: &mut Vec<u8>) {
@@ -208,22 +204,28 @@ impl AllReduce {
     }
 
     fn bytes<T: Element>(&self, blocks: &[usize]) -> usize {
-        let elements: usize = blocks
-            .iter()
-            .map(|&b| self.blocks.block_len(b) as usize)
-            .sum();
-        elements * T::bytes(self.values)
+        let len = |&block: &usize| self.blocks.block_len(block) as usize;
+        let runs = blocks.iter().map(len);
+        runs.map(|count| T::encoded_len(self.values, count)).sum()
     }
 }
 
-/// Body bytes that the worker at `position` of `size` sends in an all-reduce of `len` elements of `bytes` each.
-pub fn all_reduce_bytes(position: usize, size: usize, len: u32, bytes: usize) -> u64 {
+/// Body bytes that the worker at `position` of `size` sends in an all-reduce of `len` elements, where a run of `count` elements
+/// takes `encoded_len(count)`.
+pub fn all_reduce_bytes(
+    position: usize,
+    size: usize,
+    len: u32,
+    encoded_len: impl Fn(usize) -> usize,
+) -> u64 {
     let blocks = Partition::even(len, size);
     let scatter = reduce_scatter(size).flat_map(|hop| hop.sent(position, size));
     let gather = all_gather(size).flat_map(|hop| hop.sent(position, size));
-    scatter
-        .chain(gather)
-        .map(|block| u64::from(blocks.block_len(block)))
-        .sum::<u64>()
-        * bytes as u64
+    let runs = scatter.chain(gather).map(|block| blocks.block_len(block));
+    runs.map(|count| encoded_len(count as usize) as u64).sum()
+}
+
+/// Elements that the worker at `position` of `size` sends in an all-reduce of `len` elements.
+pub fn all_reduce_elements(position: usize, size: usize, len: u32) -> u64 {
+    all_reduce_bytes(position, size, len, |count| count)
 }

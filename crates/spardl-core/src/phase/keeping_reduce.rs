@@ -1,7 +1,7 @@
 //! Dense all-reduce in which nothing is lost to rounding: the worker that rounds a value keeps the error.
 //!
 //! Each element leaves each worker once, as a partial sum in the reduce-scatter or as the complete sum at its owner (see
-//! [`AllReduce::leaving`]); there it is rounded to the value type. So, per element and exactly:
+//! [`AllReduce::leaving`]); there it is quantised, block by block as it travels. So, per element and exactly:
 //!
 //! ```text
 //! sum over workers of what they contributed  =  sum delivered + sum over workers of the errors kept
@@ -28,10 +28,7 @@ pub struct KeepingReduce {
 impl KeepingReduce {
     /// Contributes `own`, an array of the same length on every worker of the group.
     pub fn new(group: Group, own: Vec<f32>, values: ValueType) -> Self {
-        let errors = match values {
-            ValueType::F32 => Vec::new(),
-            ValueType::Bf16 => vec![0.0; own.len()],
-        };
+        let errors = vec![0.0; if values.is_exact() { 0 } else { own.len() }];
         let reduce = AllReduce::new(group, own.len() as u32, values);
         Self {
             values,
@@ -67,15 +64,9 @@ impl KeepingReduce {
     }
 
     fn keep_errors(&mut self, range: Range<usize>) {
-        if self.errors.is_empty() {
-            return;
-        }
-        let sums = self.sums[range.clone()].iter_mut();
-        for (sum, error) in sums.zip(&mut self.errors[range]) {
-            let wire = self.values.round(*sum);
-            // An infinite sum leaves no error behind: the step will be skipped.
-            *error = if wire.is_finite() { *sum - wire } else { 0.0 };
-            *sum = wire;
+        if !self.errors.is_empty() {
+            let errors = &mut self.errors[range.clone()];
+            self.values.quantise(&mut self.sums[range], errors);
         }
     }
 }

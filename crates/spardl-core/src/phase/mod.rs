@@ -21,7 +21,7 @@ mod broadcast;
 mod keeping_reduce;
 
 pub use all_gather::AllGather;
-pub use all_reduce::{AllReduce, Element, all_reduce_bytes};
+pub use all_reduce::{AllReduce, Element, all_reduce_bytes, all_reduce_elements};
 pub use all_to_all::AllToAll;
 pub use broadcast::Broadcast;
 pub use keeping_reduce::KeepingReduce;

@@ -22,7 +22,7 @@ use crate::codec::ValueType;
 use crate::collective::MethodStats;
 use crate::feedback::{Feedback, Span};
 use crate::gradient::Gradient;
-use crate::list::magnitude;
+use crate::list::{drop_zeros, magnitude};
 use crate::partition::Partition;
 use ranks::{Limit, Ranks};
 
@@ -72,6 +72,8 @@ pub struct Selector {
     selected: u64,
     ranks: Ranks,
     spare: Entries,
+    /// What quantising left of the entries just taken.
+    rests: Vec<f32>,
     window: Window,
 }
 
@@ -88,6 +90,7 @@ impl Selector {
             selected: 0,
             ranks: Ranks::default(),
             spare: Entries::default(),
+            rests: Vec::new(),
             window: Window::new(0),
         }
     }
@@ -166,8 +169,8 @@ impl Selector {
         overlay.pending.clear();
     }
 
-    /// Removes the `quota` largest entries of the block and appends them to `out` as they will be received: rounded to
-    /// `values`. The rounding error stays; an entry that would be received as zero stays whole.
+    /// Removes the `quota` largest entries of the block and appends them to `out` as receivers of `values` will see them. The
+    /// errors stay; an entry that would be seen as zero stays whole.
     pub fn take_top(
         &mut self,
         block: usize,
@@ -199,8 +202,8 @@ impl Selector {
         }
     }
 
-    /// Removes the entries of the block of magnitude at least `threshold` (zeros never) and appends them to `out`, rounded
-    /// as in [`Selector::take_top`]; when there are more than `cap`, only the `cap` largest.
+    /// Removes the entries of the block of magnitude at least `threshold` (zeros never) and appends them to `out`
+    /// as [`Selector::take_top`] does; when there are more than `cap`, only the `cap` largest.
     pub fn take_above(
         &mut self,
         block: usize,
@@ -340,9 +343,15 @@ impl Selector {
     fn take(&mut self, block: usize, limit: u32, values: ValueType, out: &mut Entries) {
         let Overlay { entries, sent, .. } = &mut self.overlays[block];
         let first = out.len();
-        let bf16 = values == ValueType::Bf16;
-        let Entries { indices, values } = entries;
-        spardl_kernels::take(self.kernels, indices, values, limit, bf16, out);
+        let (kernels, known) = (self.kernels, &mut entries.values);
+        spardl_kernels::take(kernels, &entries.indices, known, limit, out);
+        self.rests.clear();
+        if !values.is_exact() {
+            self.rests.resize(out.len() - first, 0.0);
+            values.quantise(&mut out.values[first..], &mut self.rests);
+            drop_zeros(out, first);
+        }
+        spardl_kernels::leave(kernels, known, limit, &self.rests);
         let again = !sent.is_empty();
         sent.extend_from_slice(&out.indices[first..]);
         if again {

@@ -12,7 +12,7 @@ use places::{put_indices, put_values};
 
 use crate::window::{Marks, Sums};
 use crate::x86::{Sink, prefetch};
-use crate::{Entries, INFINITE, MAGNITUDE, Window, portable, x86};
+use crate::{Entries, MAGNITUDE, Window, portable, x86};
 
 /// Elements of one register.
 const WIDTH: usize = 16;
@@ -52,36 +52,46 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn take<const BF16: bool>(
-    indices: &[u32],
-    values: &mut [f32],
-    limit: u32,
-    out: &mut Entries,
-) {
+pub(crate) fn take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entries) {
     let (index_registers, index_tail) = indices.as_chunks::<WIDTH>();
-    let (value_registers, value_tail) = values.as_chunks_mut::<WIDTH>();
-    let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
-    let limits = _mm512_set1_epi32(limit as i32);
-    let infinite = _mm512_set1_epi32(INFINITE as i32);
+    let (value_registers, value_tail) = values.as_chunks::<WIDTH>();
     let mut sink = Sink::new(out, index_registers.len() * WIDTH);
-    for (index, values) in index_registers.iter().zip(value_registers) {
-        let value = load(values);
-        let bits = _mm512_castps_si512(value);
-        let sent = if BF16 { round_bf16(bits) } else { bits };
-        let sent_magnitude = _mm512_and_si512(sent, magnitude);
-        let mask = _mm512_cmpge_epu32_mask(_mm512_and_si512(bits, magnitude), limits)
-            & _mm512_test_epi32_mask(sent_magnitude, sent_magnitude);
-        let finite = _mm512_cmplt_epu32_mask(sent_magnitude, infinite);
-        let rest = _mm512_maskz_sub_ps(finite, value, _mm512_castsi512_ps(sent));
-        store(values, _mm512_mask_mov_ps(value, mask, rest));
+    for (index, value) in index_registers.iter().zip(value_registers) {
+        let value = load(value);
         // SAFETY: the reference covers a whole register; the load needs no alignment.
         let index = unsafe { _mm512_loadu_si512(index.as_ptr().cast()) };
         // SAFETY: the sink was made for every entry of the registers, and each is offered once.
-        unsafe { push_at(&mut sink, index, mask, _mm512_castsi512_ps(sent)) };
+        unsafe { push_at(&mut sink, index, reaching(value, limit), value) };
     }
     // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
     unsafe { sink.finish() };
-    portable::take::<BF16>(index_tail, value_tail, limit, out);
+    portable::take(index_tail, value_tail, limit, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn leave(values: &mut [f32], limit: u32, mut rests: &[f32]) {
+    let (registers, tail) = values.as_chunks_mut::<WIDTH>();
+    for values in registers {
+        let value = load(values);
+        let mask = reaching(value, limit);
+        let count = mask.count_ones();
+        let (next, later) = rests.split_at(count as usize);
+        let lanes = 0xffff_u32.unbounded_shr(WIDTH as u32 - count) as __mmask16;
+        // SAFETY: only as many lanes are read as `next` has elements.
+        let next = unsafe { _mm512_maskz_loadu_ps(lanes, next.as_ptr()) };
+        store(values, _mm512_mask_expand_ps(value, mask, next));
+        rests = later;
+    }
+    portable::leave(tail, limit, rests);
+}
+
+/// Which values have magnitude bits of at least `limit`?
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn reaching(value: __m512, limit: u32) -> __mmask16 {
+    let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
+    let bits = _mm512_and_si512(_mm512_castps_si512(value), magnitude);
+    _mm512_cmpge_epu32_mask(bits, _mm512_set1_epi32(limit as i32))
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -182,19 +192,6 @@ pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u3
     above + portable::keys_between(tail, low, high, out)
 }
 
-/// The values as bf16 keeps them, as bits of f32.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn round_bf16(bits: __m512i) -> __m512i {
-    let even = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-    let half = _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff));
-    let magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(MAGNITUDE as i32));
-    let nan = _mm512_cmpgt_epu32_mask(magnitude, _mm512_set1_epi32(INFINITE as i32));
-    let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x0040_0000));
-    let rounded = _mm512_mask_mov_epi32(_mm512_add_epi32(bits, half), nan, quiet);
-    _mm512_and_si512(rounded, _mm512_set1_epi32(0xffff_0000_u32 as i32))
-}
-
 /// Appends the entries of `mask` to the sink.
 ///
 /// Compresses to a register and stores all of it: the compressing store is microcoded, and very slow, on Zen 4.
@@ -253,6 +250,7 @@ macro_rules! recompiled {
 }
 
 recompiled! {
+    portable::clear(values: &mut [f32], limit: u32);
     portable::count_at_least(values: &[f32], limit: u32) -> usize;
     portable::ascends(indices: &[u32]) -> bool;
     portable::any_zero(values: &[f32]) -> bool;
@@ -263,6 +261,7 @@ recompiled! {
     portable::sum_of_squares(a: &[f32]) -> f64;
     portable::sum(a: &[f32]) -> f64;
     portable::to_bf16(src: &[f32], dst: &mut [u16]);
+    portable::round_bf16(values: &mut [f32], errors: &mut [f32]);
     portable::from_bf16(src: &[u16], dst: &mut [f32]);
     x86::lift(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>);
     x86::scatter(dense: &mut [f32], indices: &[u32], values: &[f32]);

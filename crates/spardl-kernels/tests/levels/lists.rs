@@ -20,31 +20,33 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn take_takes_the_same_entries_and_leaves_the_same_rests_at_every_level(
-        (a, _, offset) in pairs(finite()),
+    fn take_takes_the_same_entries_and_leave_leaves_the_same_rests_at_every_level(
+        (a, b, offset) in pairs(finite()),
         threshold in threshold(),
-        bf16 in any::<bool>(),
     ) {
         let limit = if threshold.is_finite() && threshold > 0.0 { threshold.to_bits() } else { 1 };
         let values = &a[offset.min(a.len())..];
         let indices: Vec<u32> = (0..values.len() as u32).map(|i| i * 3 + 1).collect();
-        let sent = |v: f32| if bf16 { half::bf16::from_f32(v).to_f32() } else { v };
-        let taken = |v: f32| v.to_bits() & 0x7fff_ffff >= limit && sent(v) != 0.0;
-        let mut expected = earlier();
-        let mut rests = Vec::new();
-        for (&index, &value) in indices.iter().zip(values) {
+        let taken = |v: f32| v.to_bits() & 0x7fff_ffff >= limit;
+        let (mut expected, mut rests) = (earlier(), Vec::new());
+        let (mut cleared, mut replaced) = (values.to_vec(), values.to_vec());
+        for (at, (&index, &value)) in indices.iter().zip(values).enumerate() {
             if taken(value) {
                 expected.indices.push(index);
-                expected.values.push(sent(value));
+                expected.values.push(value);
+                rests.push(b[at]);
+                (cleared[at], replaced[at]) = (0.0, b[at]);
             }
-            let rest = if sent(value).is_finite() { value - sent(value) } else { 0.0 };
-            rests.push(if taken(value) { rest } else { value });
         }
         for level in Level::available() {
             let (mut left, mut out) = (values.to_vec(), earlier());
-            take(level, &indices, &mut left, limit, bf16, &mut out);
+            take(level, &indices, &left, limit, &mut out);
             prop_assert!(same_candidates(&out, &expected));
-            prop_assert_eq!(bits(&left), bits(&rests));
+            leave(level, &mut left, limit, &[]);
+            prop_assert_eq!(bits(&left), bits(&cleared));
+            left.copy_from_slice(values);
+            leave(level, &mut left, limit, &rests);
+            prop_assert_eq!(bits(&left), bits(&replaced));
         }
     }
 

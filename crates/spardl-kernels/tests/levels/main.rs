@@ -211,6 +211,11 @@ proptest! {
             from_bf16(level, &narrow, &mut wide);
             let naive: Vec<u32> = narrow.iter().map(|&b| u32::from(b) << 16).collect();
             prop_assert_eq!(bits(&wide), naive, "{}", level.name());
+            let (mut rounded, mut errors) = (a.to_vec(), vec![1.0; a.len()]);
+            round_bf16(level, &mut rounded, &mut errors);
+            prop_assert_eq!(bits(&rounded), bits(&wide), "{}", level.name());
+            let left = a.iter().zip(&wide).map(|(x, wire)| if wire.is_finite() { x - wire } else { 0.0 });
+            prop_assert_eq!(bits(&errors), bits(&left.collect::<Vec<f32>>()), "{}", level.name());
         }
     }
 }
@@ -443,6 +448,12 @@ fn bad_arguments_panic_at_every_level() {
         )));
         assert!(panics(|level| add_assign(level, &mut [1.0; 4], &[1.0; 3])));
         assert!(panics(|level| to_bf16(level, &[1.0; 4], &mut [0; 3])));
+        assert!(panics(|level| leave(level, &mut [1.0; 4], 1, &[0.0; 3])));
+        assert!(panics(|level| round_bf16(
+            level,
+            &mut [1.0; 4],
+            &mut [0.0; 3]
+        )));
         assert!(panics(|level| from_bf16(level, &[0; 4], &mut [0.0; 3])));
         assert!(panics(|level| {
             copy(level, [1.0; 4][..].into(), &mut [0.0; 5]);

@@ -1,0 +1,372 @@
+//! Few-bit values: a sign and one of a few levels, with a scale for every chunk of 64.
+//!
+//! What a selection sends lies close above its threshold, so the magnitudes of a chunk differ little, and their logarithm is
+//! what matters. The levels of a chunk are `base * 2^(j * step / 64)`. The base is the smallest magnitude, cut to bf16; the step
+//! is such that the largest is reached. A magnitude becomes the level whose logarithm is nearest. With one bit there is one
+//! level, the mean magnitude as bf16.
+//!
+//! **Exact errors.** A level is at most twice and at least half the magnitude, so their difference is an f32 (Sterbenz). A
+//! chunk for which that cannot be had takes the next wider code, in the end f32 itself: zeros, infinities, subnormal bases,
+//! magnitudes too far apart, and chunks so short that the code is no shorter.
+//!
+//! **Same bits everywhere.** The power of two is a constant with 8 significant bits, the base has 8 as well, so a level is an
+//! exact product. Every other operation is a comparison or one that IEEE 754 rounds correctly.
+//!
+//! **A second time changes nothing.** The smallest magnitude always becomes the base, and the step is one that the largest level
+//! in use gives again. So a run of levels is coded as the same levels.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | ceil(chunks / 4) | two bits per chunk: its position in the list of codes of the type |
+//! | per chunk: 2, 1 | base as bf16, step; no step with one bit, neither with f32 |
+//! | bits x ceil(count / 8) | a bitmap of the signs, then one for each bit of the level, the lowest first; or f32 values |
+
+use super::super::Reader;
+use crate::error::DecodeError;
+
+/// Values that share a scale.
+const CHUNK: usize = 64;
+/// Powers of two from 1 to 2 in steps of a 64th, as the seven bits after the leading one.
+const LADDER: [u8; 64] = [
+    0, 1, 3, 4, 6, 7, 9, 10, 12, 13, 15, 16, 18, 19, 21, 23, 24, 26, 28, 29, 31, 33, 34, 36, 38, 40, 42,
+    43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63, 65, 67, 69, 72, 74, 76, 78, 80, 83, 85, 87, 90, 92, 94,
+    97, 99, 102, 104, 107, 109, 112, 115, 117, 120, 123, 125,
+];
+/// The nearest rung of the ladder for each seven bits; 64 is the first of the next octave.
+const RUNG: [u8; 128] = [
+    0, 1, 1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 10, 10, 11, 12, 12, 13, 13, 14, 15, 15, 16, 16, 17, 18,
+    18, 19, 19, 20, 21, 21, 22, 22, 23, 23, 24, 25, 25, 26, 26, 27, 27, 28, 28, 29, 29, 30, 30, 31, 31,
+    32, 32, 33, 34, 34, 35, 35, 35, 36, 36, 37, 37, 38, 38, 39, 39, 40, 40, 41, 41, 42, 42, 43, 43, 43,
+    44, 44, 45, 45, 46, 46, 47, 47, 47, 48, 48, 49, 49, 50, 50, 50, 51, 51, 52, 52, 52, 53, 53, 54, 54,
+    55, 55, 55, 56, 56, 56, 57, 57, 58, 58, 58, 59, 59, 60, 60, 60, 61, 61, 61, 62, 62, 63, 63, 63, 64,
+];
+/// The widest step: half of it, and what the tables round, is less than an octave.
+const WIDEST: u32 = 125;
+const MAGNITUDE: u32 = 0x7fff_ffff;
+const INFINITE: u32 = 0x7f80_0000;
+
+/// A type of few bits: the codes that its chunks may have, the narrowest first, f32 last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Levels {
+    codes: &'static [Code],
+}
+
+pub(super) const Q8: Levels = Levels {
+    codes: &[Code(8), Code(32)],
+};
+pub(super) const Q4: Levels = Levels {
+    codes: &[Code(4), Code(8), Code(32)],
+};
+pub(super) const Q2: Levels = Levels {
+    codes: &[Code(2), Code(4), Code(8), Code(32)],
+};
+pub(super) const Q1: Levels = Levels {
+    codes: &[Code(1), Code(4), Code(8), Code(32)],
+};
+
+/// How the values of a chunk are coded: with so many bits each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Code(usize);
+
+impl Code {
+    /// Bytes of the scale.
+    const fn scale_len(self) -> usize {
+        match self.0 {
+            32 => 0,
+            1 => 2,
+            _ => 3,
+        }
+    }
+
+    /// Bytes of a chunk of `count` values.
+    const fn len(self, count: usize) -> usize {
+        match self.0 {
+            32 => 4 * count,
+            bits => self.scale_len() + bits * count.div_ceil(8),
+        }
+    }
+
+    /// The number of the highest level.
+    const fn top(self) -> u32 {
+        (1 << (self.0 - 1)) - 1
+    }
+}
+
+/// The scale of a coded chunk. The step is 0 where there is one level.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    base: f32,
+    step: u32,
+}
+
+impl Scale {
+    fn level(self, number: u32) -> f32 {
+        self.base * power(number * self.step)
+    }
+
+    /// The number of the level nearest to a magnitude that is no less than the base.
+    fn nearest(self, magnitude: f32, top: u32) -> u32 {
+        let step = self.step as f32;
+        let number = (rung(magnitude / self.base) as f32 + 0.5 * step) / step;
+        (number as u32).min(top)
+    }
+}
+
+/// `2^(rung / 64)`, with eight significant bits.
+fn power(rung: u32) -> f32 {
+    if rung >= 64 * 128 {
+        return f32::INFINITY;
+    }
+    let fraction = u32::from(LADDER[(rung % 64) as usize]);
+    f32::from_bits(((127 + rung / 64) << 23) + (fraction << 16))
+}
+
+/// The rung nearest to a ratio of at least 1.
+fn rung(ratio: f32) -> u32 {
+    let bits = ratio.to_bits() + 0x8000;
+    let octave = (bits >> 23).saturating_sub(127);
+    64 * octave + u32::from(RUNG[(bits >> 16 & 127) as usize])
+}
+
+/// What is known of a chunk before it is coded.
+struct Extent {
+    least: f32,
+    most: f32,
+}
+
+impl Extent {
+    /// The smallest and the largest magnitude, if levels can be near both: normal numbers all.
+    fn of(chunk: &[f32]) -> Option<Self> {
+        let (least, most) = chunk.iter().fold((MAGNITUDE, 0), |(least, most), value| {
+            let magnitude = value.to_bits() & MAGNITUDE;
+            (magnitude.min(least), magnitude.max(most))
+        });
+        let normal = least >= f32::MIN_POSITIVE.to_bits() && most < INFINITE;
+        normal.then(|| Self {
+            least: f32::from_bits(least),
+            most: f32::from_bits(most),
+        })
+    }
+
+    /// The scale with which this code has exact errors, if there is one and the code is shorter than f32.
+    fn fit(&self, code: Code, chunk: &[f32]) -> Option<Scale> {
+        match code.0 {
+            _ if code.len(chunk.len()) >= 4 * chunk.len() => None,
+            1 => self.mean(chunk),
+            _ => self.ladder(code.top()),
+        }
+    }
+
+    fn mean(&self, chunk: &[f32]) -> Option<Scale> {
+        let sum: f64 = chunk.iter().map(|value| f64::from(value.abs())).sum();
+        let mut mean = [(sum / chunk.len() as f64) as f32];
+        super::ValueType::Bf16.round(&mut mean);
+        let [base] = mean;
+        let close = 0.5 * base <= self.least && self.most <= 2.0 * base && base.is_finite();
+        close.then_some(Scale { base, step: 0 })
+    }
+
+    fn ladder(&self, top: u32) -> Option<Scale> {
+        let base = f32::from_bits(self.least.to_bits() & 0xffff_0000);
+        let ratio = self.most / base;
+        if !ratio.is_finite() {
+            return None;
+        }
+        let total = if self.least == self.most { 0 } else { rung(ratio) };
+        let mut step = total.div_ceil(top).max(1);
+        loop {
+            let scale = Scale { base, step };
+            let reached = match total {
+                0 => 0,
+                _ => scale.nearest(self.most, top),
+            };
+            // The step that the highest level in use would ask for.
+            let again = (reached * step).div_ceil(top).max(1);
+            if again == step {
+                let fits = step <= WIDEST && scale.level(reached).is_finite();
+                return fits.then_some(scale);
+            }
+            step = again;
+        }
+    }
+}
+
+impl Levels {
+    /// The most bytes that a run of `count` values takes.
+    pub(super) const fn encoded_len(self, count: usize) -> usize {
+        let tags = count.div_ceil(4 * CHUNK);
+        count.saturating_mul(4).saturating_add(tags)
+    }
+
+    pub(super) fn quantise(self, values: &mut [f32], errors: &mut [f32]) {
+        let chunks = values.chunks_mut(CHUNK).zip(errors.chunks_mut(CHUNK));
+        for (values, errors) in chunks {
+            let Some((code, scale, least)) = self.choose(values).1 else {
+                errors.fill(0.0);
+                continue;
+            };
+            for (value, error) in values.iter_mut().zip(errors) {
+                let number = number(*value, code, scale, least);
+                let seen = scale.level(number).copysign(*value);
+                *error = *value - seen;
+                *value = seen;
+            }
+        }
+    }
+
+    pub(super) fn encode(self, src: &[f32], out: &mut Vec<u8>) {
+        let tags = out.len();
+        out.resize(tags + src.len().div_ceil(4 * CHUNK), 0);
+        for (at, chunk) in src.chunks(CHUNK).enumerate() {
+            let (tag, coded) = self.choose(chunk);
+            out[tags + at / 4] |= (tag as u8) << (2 * (at % 4));
+            let Some((code, scale, least)) = coded else {
+                out.extend(chunk.iter().flat_map(|value| value.to_le_bytes()));
+                continue;
+            };
+            let mut planes = [0u64; 8];
+            for (at, &value) in chunk.iter().enumerate() {
+                let sign = u32::from(value.is_sign_negative());
+                let bits = number(value, code, scale, least) << 1 | sign;
+                for (bit, plane) in planes[..code.0].iter_mut().enumerate() {
+                    *plane |= u64::from(bits >> bit & 1) << at;
+                }
+            }
+            let [.., low, high] = scale.base.to_bits().to_le_bytes();
+            let head = [low, high, scale.step as u8];
+            out.extend_from_slice(&head[..code.scale_len()]);
+            for plane in &planes[..code.0] {
+                out.extend_from_slice(&plane.to_le_bytes()[..chunk.len().div_ceil(8)]);
+            }
+        }
+    }
+
+    /// The bytes of a run of `count` values. Whatever they are, [`Levels::each`] can read them.
+    pub(super) fn read_run<'a>(
+        self,
+        reader: &mut Reader<'a>,
+        count: usize,
+    ) -> Result<&'a [u8], DecodeError> {
+        let tags = reader.clone().bytes(count.div_ceil(4 * CHUNK))?;
+        let mut len = tags.len();
+        for (at, count) in counts(count).enumerate() {
+            len += self.code(tags, at)?.len(count);
+        }
+        let run = reader.bytes(len)?;
+        let mut rest = &run[tags.len()..];
+        for (at, count) in counts(count).enumerate() {
+            let code = self.code(tags, at)?;
+            let (chunk, later) = rest.split_at(code.len(count));
+            let known = code.0 == 32 || read_scale(code, chunk).is_some();
+            if !known {
+                return Err(DecodeError::BadScale);
+            }
+            rest = later;
+        }
+        Ok(run)
+    }
+
+    /// Calls `take(from, values)` for every chunk of a run that [`Levels::read_run`] found, with its position in the run.
+    pub(super) fn each(self, run: &[u8], count: usize, mut take: impl FnMut(usize, &[f32])) {
+        let (tags, mut rest) = run.split_at(count.div_ceil(4 * CHUNK));
+        let mut values = [0.0; CHUNK];
+        for (at, count) in counts(count).enumerate() {
+            let code = self.code(tags, at).unwrap_or(Code(32));
+            let (chunk, later) = rest.split_at(code.len(count));
+            match read_scale(code, chunk) {
+                Some(scale) => read_levels(code, scale, chunk, &mut values[..count]),
+                None => {
+                    let whole = chunk.as_chunks().0.iter();
+                    let whole = whole.map(|&bytes| f32::from_le_bytes(bytes));
+                    values.iter_mut().zip(whole).for_each(|(to, value)| *to = value);
+                }
+            }
+            take(at * CHUNK, &values[..count]);
+            rest = later;
+        }
+    }
+
+    /// The tag of a chunk, and its code, scale and smallest magnitude unless it travels as f32.
+    fn choose(self, chunk: &[f32]) -> (usize, Option<(Code, Scale, f32)>) {
+        let whole = self.codes.len() - 1;
+        let coded = Extent::of(chunk).and_then(|extent| {
+            let mut tags = 0..whole;
+            tags.find_map(|tag| {
+                let (code, narrower) = (self.codes[tag], &self.codes[..tag]);
+                let scale = extent.fit(code, chunk)?;
+                let stays = tag == 0 || !fits_any(narrower, code, scale, extent.least, chunk);
+                stays.then_some((tag, Some((code, scale, extent.least))))
+            })
+        });
+        coded.unwrap_or((whole, None))
+    }
+
+    fn code(self, tags: &[u8], at: usize) -> Result<Code, DecodeError> {
+        let tag = tags[at / 4] >> (2 * (at % 4)) & 3;
+        let code = self.codes.get(usize::from(tag));
+        code.copied().ok_or(DecodeError::UnknownCoding(tag))
+    }
+}
+
+/// Would one of the `narrower` codes do for what is seen of the chunk? Then a second time would change it.
+fn fits_any(narrower: &[Code], code: Code, scale: Scale, least: f32, chunk: &[f32]) -> bool {
+    let mut seen = [0.0; CHUNK];
+    for (seen, &value) in seen.iter_mut().zip(chunk) {
+        *seen = scale.level(number(value, code, scale, least));
+    }
+    let seen = &seen[..chunk.len()];
+    let fits = |extent: Extent| narrower.iter().any(|&code| extent.fit(code, seen).is_some());
+    Extent::of(seen).is_some_and(fits)
+}
+
+/// The number of the level that stands for a value. The smallest magnitude is the first, so that it is the base again.
+fn number(value: f32, code: Code, scale: Scale, least: f32) -> u32 {
+    let magnitude = value.abs();
+    if scale.step == 0 || magnitude == least {
+        0
+    } else {
+        scale.nearest(magnitude, code.top())
+    }
+}
+
+/// The lengths of the chunks of a run.
+fn counts(count: usize) -> impl Iterator<Item = usize> {
+    (0..count).step_by(CHUNK).map(move |from| CHUNK.min(count - from))
+}
+
+/// The scale at the start of a chunk, if all its levels are normal numbers; none of a chunk of f32.
+fn read_scale(code: Code, chunk: &[u8]) -> Option<Scale> {
+    let (&[low, high, ref rest @ ..], true) = (chunk, code.0 < 32) else {
+        return None;
+    };
+    let base = f32::from_bits(u32::from_le_bytes([0, 0, low, high]));
+    let (step, range) = match code.0 {
+        1 => (0, 0..=0),
+        _ => (u32::from(*rest.first()?), 1..=WIDEST),
+    };
+    let scale = Scale { base, step };
+    let normal = base.is_normal() && base > 0.0 && range.contains(&step);
+    normal.then_some(scale)
+}
+
+fn read_levels(code: Code, scale: Scale, chunk: &[u8], values: &mut [f32]) {
+    let mut levels = [0.0; 128];
+    for (number, level) in (0..=code.top()).zip(&mut levels) {
+        *level = scale.level(number);
+    }
+    let mut planes = [0u64; 8];
+    let bytes = chunk[code.scale_len()..].chunks(values.len().div_ceil(8));
+    for (plane, bytes) in planes.iter_mut().zip(bytes) {
+        let mut wide = [0; 8];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        *plane = u64::from_le_bytes(wide);
+    }
+    for (at, value) in values.iter_mut().enumerate() {
+        let bit = |plane: &u64| (plane >> at & 1) as usize;
+        let [signs, numbers @ ..] = &planes;
+        let numbers = numbers[..code.0 - 1].iter().enumerate();
+        let number: usize = numbers.map(|(place, plane)| bit(plane) << place).sum();
+        let sign = (bit(signs) as u32) << 31;
+        *value = f32::from_bits(levels[number].to_bits() | sign);
+    }
+}
