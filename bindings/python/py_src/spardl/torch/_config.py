@@ -1,0 +1,91 @@
+"""What a user chooses, checked once and compared between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from .._native import ConfigError, cost
+
+Density = float | Sequence[float] | Callable[[int], float]
+"""A number from 0 to 1, one per step (the last one stays), or a function of the step; equal on all ranks."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """How gradients are reduced; every field is a keyword of ``register`` and its relatives."""
+
+    method: str = "spardl"
+    """A name of ``spardl.methods()``, also with ``-bf16``."""
+    density: Density = 0.01
+    """The part of the entries that an update should have."""
+    value_type: str | None = None
+    """How values travel: ``f32`` or ``bf16``."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the method, as ``spardl.explain`` lists them."""
+    op: str = "mean"
+    """``mean`` or ``sum``."""
+    dense_steps: int = 10
+    """The first steps are dense; they also tell how fast dense is."""
+    dense_below: int = 2
+    """Tensors with fewer dimensions (biases, norms) are reduced densely; 0 for none."""
+    on_non_finite: str = "propagate"
+    """NaN or infinity on any rank: ``propagate`` NaN as dense DDP does, ``skip`` the bucket (zeros), or ``raise``."""
+    bucket_mb: float = 25.0
+    """Tensors are reduced in groups of about this size, whatever DDP's buckets are."""
+    in_flight: int = 4
+    """How many groups may be under way at once."""
+    timeout: float = 300.0
+    """Seconds to wait for a peer."""
+    staging: str = "auto"
+    """``auto``: device tensors go through pinned host memory; ``always``: CPU tensors too."""
+    scaler: torch.amp.GradScaler | None = None
+    """The scaler of the losses: residuals are then kept unscaled."""
+    on_step: Callable[[dict[str, float]], None] | None = None
+    """Called after every step with the numbers of ``report()``, for TensorBoard or W&B."""
+    banner: bool = True
+    """One line on rank 0 that says what runs."""
+
+    def __post_init__(self) -> None:
+        self._one_of("op", ("mean", "sum"))
+        self._one_of("on_non_finite", ("propagate", "skip", "raise"))
+        self._one_of("staging", ("auto", "always"))
+        for name, least in (("dense_steps", 0), ("in_flight", 1), ("bucket_mb", 0), ("timeout", 0)):
+            if not getattr(self, name) >= least:
+                raise ConfigError(f"{name} = {getattr(self, name)} is too small: at least {least}")
+        cost(self.method, 1, 1, density=self.density_at(0), value_type=self.value_type, options=self.texts)
+
+    def _one_of(self, name: str, accepted: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in accepted:
+            raise ConfigError(f"{name} = '{value}' is not accepted: use {' or '.join(accepted)}")
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The options as the registry reads them."""
+        return {name.replace("_", "-"): str(value) for name, value in self.options.items()}
+
+    @property
+    def wait(self) -> timedelta:
+        """The deadline of every wait."""
+        return timedelta(seconds=self.timeout)
+
+    def density_at(self, step: int) -> float:
+        """The density of a step; the dense ones are not counted."""
+        if callable(self.density):
+            return float(self.density(step))
+        if isinstance(self.density, (int, float)):
+            return float(self.density)
+        return float(self.density[min(step, len(self.density) - 1)])
+
+    def describe(self) -> str:
+        """What must be equal on all ranks, in one line."""
+        density = "a function" if callable(self.density) else self.density
+        shared: list[tuple[str, Any]] = [("method", self.method), ("density", density), ("value_type", self.value_type)]
+        shared += [("options", sorted(self.texts.items())), ("op", self.op)]
+        shared += [(name, getattr(self, name)) for name in ("dense_steps", "dense_below", "on_non_finite", "bucket_mb")]
+        return " ".join(f"{name}={value}" for name, value in shared)

@@ -1,0 +1,248 @@
+"""The hook for DistributedDataParallel.
+
+Annotations are real here, not strings: torch compares those of the hook by identity.
+"""
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
+
+from .._native import ConfigError
+from ._config import Config
+from ._engine import Job, Whole
+from ._plan import SUPPORTED, Unit
+from ._session import Session
+from ._staging import Direct, stage
+
+
+@dataclass(eq=False)
+class _Bucket:
+    """One of DDP's buckets on its way: its future completes when all units that it has a part in are done."""
+
+    staging: Direct
+    units: set[int]
+    failed: bool = False
+
+
+@dataclass
+class _Piece:
+    bucket: _Bucket
+    start: int
+    numel: int
+
+
+@dataclass
+class _Arrivals:
+    """What DDP has handed over in the current backward pass."""
+
+    pieces: dict[str, _Piece] = field(default_factory=dict)
+    started: set[int] = field(default_factory=set)
+    over: bool = False
+
+
+class State(Session):
+    """The state of the hook: pass it to ``register_comm_hook`` with :func:`hook`, or let :func:`register` do so.
+
+    It may be made before any process group; ``bind`` it to the model on all ranks before the first backward pass.
+    """
+
+    def __init__(self, group: Any = None, **config: Any) -> None:
+        super().__init__(Config(**config), group)
+        self._names: dict[int, str] = {}
+        self._parameters: dict[str, torch.Tensor] = {}
+        self._arrivals = _Arrivals()
+        self._warned = False
+
+    def bind(self, module: torch.nn.Module, ignore: Iterable[str] = ()) -> None:
+        """Learns the names of the parameters, and makes the connections. All ranks must call it, once."""
+        if self._link is not None:
+            raise ConfigError("the state is bound already: make one state per model")
+        ignored = set(ignore)
+        named = [(n, p) for n, p in module.named_parameters() if p.requires_grad and n not in ignored]
+        self._names = {id(parameter): name for name, parameter in named}
+        self._parameters = dict(named)
+        self._bind(named)
+
+    def _receive(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """Takes a bucket. Never raises: DDP would stay in the middle of its backward pass; the future carries errors."""
+        buffer = bucket.buffer()
+        staging = Direct(buffer)
+        try:
+            if buffer.is_sparse or buffer.dtype not in SUPPORTED:
+                staging = Direct(buffer.coalesce() if buffer.is_sparse else buffer)
+                self._whole(staging)
+            else:
+                staging = stage(buffer, self.config.staging)
+                self._accept(staging, bucket.parameters())
+        except Exception as error:  # noqa: BLE001
+            if self._engine is not None:
+                self._engine.fail(error)
+            staging.fail(error)
+        # An exception set on the future itself is lost on its way through DDP; one raised by a callback is not.
+        return staging.future.then(lambda done: done.value())
+
+    def _whole(self, staging: Direct) -> None:
+        buffer = staging.host
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"spardl reduces {buffer.dtype} {buffer.layout} gradients densely", stacklevel=2)
+
+        def done(whole: Whole) -> None:
+            if whole.error is not None:
+                staging.fail(whole.error)
+            else:
+                staging.complete()
+
+        self._submit_whole(buffer, done)
+
+    def _accept(self, staging: Direct, parameters: list[torch.Tensor]) -> None:
+        self._linked()
+        names = [self._names.get(id(parameter)) for parameter in parameters]
+        known = [name for name in names if name is not None]
+        if len(known) != len(names):
+            raise ConfigError("a bucket holds a parameter that was not there when the state was bound")
+        if self._arrivals.over or any(name in self._arrivals.pieces for name in known):
+            self._flush()
+            self.settle()
+            self._arrivals = _Arrivals()
+        if not self._arrivals.pieces:
+            self._watch_backward()
+        bucket = _Bucket(staging, {self._unit_of[name][0].index for name in known})
+        start = 0
+        for name in known:
+            numel = self._unit_of[name][1].numel
+            self._arrivals.pieces[name] = _Piece(bucket, start, numel)
+            start += numel
+        if start != staging.host.numel():
+            raise ConfigError(f"a bucket has {staging.host.numel()} elements, its parameters have {start}")
+        for unit in self._units:
+            if unit.index in bucket.units and all(slot.name in self._arrivals.pieces for slot in unit.slots):
+                self._start(unit)
+
+    def _start(self, unit: Unit) -> None:
+        """Starts a unit; parameters that DDP left out take part with zeros, and what is delivered for them is given back."""
+        self._arrivals.started.add(unit.index)
+        arrays: list[torch.Tensor] = []
+        buckets: list[_Bucket] = []
+        last: _Piece | None = None
+        for slot in unit.slots:
+            piece = self._arrivals.pieces.get(slot.name)
+            if piece is None:
+                arrays.append(torch.zeros(slot.numel, dtype=slot.dtype))
+                self._unclaimed.add(slot.name)
+            elif last is not None and last.bucket is piece.bucket and last.start + last.numel == piece.start:
+                last = _Piece(piece.bucket, last.start, last.numel + piece.numel)
+                arrays[-1] = piece.bucket.staging.host[last.start : last.start + last.numel]
+                continue
+            else:
+                arrays.append(piece.bucket.staging.host[piece.start : piece.start + piece.numel])
+                if piece.bucket not in buckets:
+                    buckets.append(piece.bucket)
+            last = piece
+
+        def prepare() -> None:
+            for bucket in buckets:
+                bucket.staging.arrive()
+
+        def done(job: Job) -> None:
+            for bucket in buckets:
+                self._leave(bucket, unit, job.error)
+
+        self._submit(unit, arrays, done, prepare)
+
+    def _leave(self, bucket: _Bucket, unit: Unit, error: BaseException | None) -> None:
+        """On the engine's thread: a unit is done with a bucket."""
+        bucket.units.discard(unit.index)
+        if bucket.failed:
+            return
+        if error is not None:
+            bucket.failed = True
+            bucket.staging.fail(error)
+        elif not bucket.units:
+            bucket.staging.complete()
+
+    def _flush(self) -> None:
+        """Starts the units of which some parameters arrived and others will not."""
+        for unit in self._units:
+            waiting = unit.index not in self._arrivals.started
+            if waiting and any(slot.name in self._arrivals.pieces for slot in unit.slots):
+                self._start(unit)
+
+    def _watch_backward(self) -> None:
+        """Has the autograd engine tell when backward is over: once before DDP collects the results, once after."""
+        engine: Any = torch.autograd.Variable._execution_engine
+
+        def before() -> None:
+            self._flush()
+            engine.queue_callback(after)
+
+        def after() -> None:
+            self._arrivals.over = True
+            self._find_unclaimed()
+            self._note_step()
+
+        try:
+            engine.queue_callback(before)
+        except RuntimeError:
+            # Outside of backward (a rank that has joined): a repeated parameter will tell.
+            pass
+
+    def _find_unclaimed(self) -> None:
+        """Parameters that no rank used keep their old gradient: what was delivered for them would vanish."""
+        for name, piece in self._arrivals.pieces.items():
+            gradient = self._parameters[name].grad
+            slot = self._unit_of[name][1]
+            flat = piece.bucket.staging.host[piece.start : piece.start + piece.numel]
+            if gradient is None:
+                self._unclaimed.add(name)
+            elif self._may_be_unused and not _same(gradient, slot.logical(flat)):
+                self._unclaimed.add(name)
+
+    _may_be_unused = False
+
+
+def _same(gradient: torch.Tensor, delivered: torch.Tensor) -> bool:
+    return gradient.dtype != delivered.dtype or torch.equal(gradient.detach().to(delivered.device), delivered)
+
+
+def hook(state: State, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """The communication hook: ``ddp.register_comm_hook(state, hook)``."""
+    return state._receive(bucket)
+
+
+def register(ddp: torch.nn.parallel.DistributedDataParallel, **config: Any) -> State:
+    """Makes a DDP model reduce its gradients sparsely; all ranks must call it, before the first backward pass.
+
+    Keywords are the fields of :class:`spardl.torch.Config`. Returns the state: save it with the model.
+    """
+    _refuse(ddp)
+    state = State(ddp.process_group, **config)
+    ignored = set(getattr(ddp, "parameters_to_ignore", ()))
+    state._may_be_unused = bool(ddp.find_unused_parameters) and not getattr(ddp, "static_graph", False)
+    state.bind(ddp.module, ignored)
+    ddp.register_comm_hook(state, hook)
+    return state
+
+
+def _refuse(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
+    """What cannot work is refused with the reason."""
+    if not isinstance(ddp, torch.nn.parallel.DistributedDataParallel):
+        raise ConfigError(f"expected a DistributedDataParallel model, got {type(ddp).__name__}")
+    if getattr(ddp, "mixed_precision", None) is not None:
+        raise ConfigError("mixed_precision= takes DDP's only hook: use autocast, or gradients in bfloat16, instead")
+    if getattr(ddp, "_use_python_reducer", False):
+        raise ConfigError('optimize_ddp="python_reducer" does not call hooks: use the default')
+    parameters = [p for p in ddp.module.parameters() if p.requires_grad]
+    if any(hasattr(p, "_in_backward_optimizers") for p in parameters):
+        raise ConfigError("an optimiser runs inside backward, before gradients are reduced: step after backward instead")
+    if getattr(ddp, "_comm_hooks", None):
+        raise ConfigError("this model has a communication hook already: DDP takes one")
+    delayed = getattr(ddp, "_delay_all_reduce_params", None) or []
+    if delayed:
+        if len(delayed) >= len(parameters):
+            raise ConfigError("all parameters are in delay_all_reduce_named_params, which bypass hooks: leave some out")
+        warnings.warn(f"{len(delayed)} parameters in delay_all_reduce_named_params bypass spardl", stacklevel=3)

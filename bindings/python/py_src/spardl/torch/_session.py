@@ -1,0 +1,319 @@
+"""What all entries share: units and their workers, steps that settle late, state by name."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .._native import ConfigError, Worker, cost
+from . import _files
+from ._config import Config
+from ._engine import Engine, Job, Whole
+from ._link import Link
+from ._plan import SUPPORTED, Slot, Unit, plan
+from ._report import Report
+
+FORMAT = 1
+
+
+class Session:
+    """Reduces named tensors and keeps what is not delivered.
+
+    A finished step stays open until the next one begins, or its state is asked for: ``discard_step`` takes it back.
+    """
+
+    def __init__(self, config: Config, group: Any = None) -> None:
+        self.config = config
+        self._user_group = group
+        self._units: list[Unit] = []
+        self._unit_of: dict[str, tuple[Unit, Slot]] = {}
+        self._workers: dict[int, Worker] = {}
+        self._dense: dict[int, Worker] = {}
+        self._pending: list[tuple[Unit, Job]] = []
+        self._unclaimed: set[str] = set()
+        self._step = 0
+        self._link: Link | None = None
+        self._engine: Engine | None = None
+        self._closer: weakref.finalize[..., Session] | None = None
+        self._finished = threading.Condition()
+        self._open_jobs = 0
+        self._report = Report()
+
+    # -- set-up ------------------------------------------------------------------------------------------------------
+
+    def _bind(self, named: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Fixes which tensors there are, makes the group and compares ranks. Every rank must call it."""
+        slots = [Slot.of(name, tensor) for name, tensor in named if tensor.dtype in SUPPORTED]
+        config = self.config
+        self._units = plan(slots, config.bucket_mb * 1e6, config.dense_below)
+        self._unit_of = {slot.name: (unit, slot) for unit in self._units for slot in unit.slots}
+        if len(self._unit_of) != len(slots):
+            raise ConfigError("two tensors have the same name: expected different names")
+        link = self._link = Link(self._user_group, config.wait)
+        link.compare("the configuration", config.describe())
+        link.compare("the list of tensors", ", ".join(unit.key for unit in self._units))
+        self._engine = Engine(link.group, config.in_flight, config.wait, link.share)
+        self._closer = weakref.finalize(self, _shut, self._engine, link)
+        if config.banner and link.rank == 0:
+            print(self._banner(), file=sys.stderr)
+
+    def _banner(self) -> str:
+        assert self._link is not None
+        size, step = self._link.size, self.config.dense_steps
+        sent = dense = small = total = 0
+        for unit in self._units:
+            bill = cost(*self._kind(unit, step), unit.numel, size, **self._options(unit, step))
+            sent, dense = sent + bill["bytes_max"], dense + bill["dense_bytes"]
+            total += unit.numel
+            small += unit.numel if unit.dense else 0
+        saving = f"at most {sent / 1e6:.2f} MB sent per step and rank (dense {dense / 1e6:.2f} MB)"
+        return (
+            f"spardl: {self.config.method}, density {self.config.density_at(0):g}, {size} ranks over gloo, {saving}; "
+            f"{total} elements in {len(self._units)} buckets, {small} in small tensors reduced densely, "
+            f"{self.config.dense_steps} dense steps first"
+        )
+
+    def _kind(self, unit: Unit, step: int) -> tuple[str]:
+        return ("dense",) if unit.dense or step < self.config.dense_steps else (self.config.method,)
+
+    def _options(self, unit: Unit, step: int) -> dict[str, Any]:
+        if self._kind(unit, step) == ("dense",):
+            return {"layout": unit.layout}
+        config = self.config
+        density = config.density_at(max(0, step - config.dense_steps))
+        return {"layout": unit.layout, "value_type": config.value_type, "options": config.texts, "density": density}
+
+    def _worker(self, unit: Unit, step: int) -> Worker:
+        link = self._linked()
+        warm = not unit.dense and step < self.config.dense_steps
+        if not warm:
+            self._dense.clear()
+        workers = self._dense if warm else self._workers
+        if unit.index not in workers:
+            options = self._options(unit, step)
+            kind = self._kind(unit, step)
+            workers[unit.index] = Worker(*kind, unit.numel, link.rank, link.size, bucket=unit.index, **options)
+        return workers[unit.index]
+
+    def _linked(self) -> Link:
+        if self._link is None:
+            raise ConfigError("the state is not bound to a model yet: call bind(module) on every rank")
+        return self._link
+
+    # -- a step ------------------------------------------------------------------------------------------------------
+
+    def _submit(
+        self,
+        unit: Unit,
+        arrays: Sequence[torch.Tensor],
+        done: Callable[[Job], None],
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Starts to reduce a unit in place; ``done`` is called on the engine's thread."""
+        link, step = self._linked(), self._step
+        scale = self._loss_scale()
+        job = Job(
+            label=f"bucket {unit.index} ({unit.slots[0].name} ..)",
+            worker=self._worker(unit, step),
+            arrays=arrays,
+            step=step,
+            density=float(self._options(unit, step).get("density", 1.0)),
+            scale_in=1.0 / scale,
+            scale_out=scale if self.config.op == "sum" else scale / link.size,
+            done=lambda job: self._end(unit, job, done),
+            prepare=prepare,
+        )
+        with self._finished:
+            self._open_jobs += 1
+        self._pending.append((unit, job))
+        assert self._engine is not None
+        self._engine.submit(job)
+
+    def _submit_whole(self, tensor: torch.Tensor, done: Callable[[Whole], None]) -> None:
+        scale = 1.0 if self.config.op == "sum" else 1.0 / self._linked().size
+        assert self._engine is not None
+        self._engine.submit(Whole(tensor, scale, done))
+
+    def _loss_scale(self) -> float:
+        scaler = self.config.scaler
+        return float(scaler.get_scale()) if scaler is not None and scaler.is_enabled() else 1.0
+
+    def _end(self, unit: Unit, job: Job, done: Callable[[Job], None]) -> None:
+        """On the engine's thread: what a skipped bucket holds, then word to the caller."""
+        if job.error is None and job.skipped:
+            if self.config.on_non_finite == "raise":
+                job.error = FloatingPointError(f"step {job.step}: {job.label}: {job.outcome}")
+            for array in job.arrays:
+                array.fill_(0.0 if self.config.on_non_finite == "skip" else float("nan"))
+        done(job)
+        with self._finished:
+            self._open_jobs -= 1
+            self._finished.notify_all()
+
+    def _wait(self) -> None:
+        with self._finished:
+            self._finished.wait_for(lambda: self._open_jobs == 0)
+
+    def settle(self) -> None:
+        """Makes the last step final; happens by itself before the next one and whenever the state is read."""
+        self._settle(keep=True)
+
+    def discard_step(self) -> None:
+        """Takes the last step back on this rank: every rank must, when the optimiser did not use its gradients."""
+        self._settle(keep=False)
+
+    def _settle(self, keep: bool) -> None:
+        if not self._pending:
+            return
+        self._wait()
+        pending, self._pending = self._pending, []
+        unclaimed, self._unclaimed = self._unclaimed, set()
+        failed = any(job.error is not None for _, job in pending)
+        skipped = any(job.skipped for _, job in pending)
+        if failed or not keep or (skipped and self.config.on_non_finite != "skip"):
+            for _, job in pending:
+                job.worker.abort()
+            return
+        for unit, job in pending:
+            if job.skipped:
+                job.worker.abort()
+            else:
+                job.worker.commit()
+                self._give_back(unit, job, unclaimed)
+        self._step += 1
+
+    def _give_back(self, unit: Unit, job: Job, unclaimed: set[str]) -> None:
+        """What was delivered for tensors that nobody reads goes to one rank's residual, another one each step."""
+        link = self._linked()
+        if job.step % link.size != link.rank or not job.worker.keeps_residual:
+            return
+        for slot in unit.slots:
+            if slot.name in unclaimed:
+                job.worker.return_update(slot.start, slot.start + slot.numel)
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> int:
+        """How many steps are final."""
+        return self._step
+
+    def residual(self, name: str) -> torch.Tensor:
+        """What this rank keeps of a tensor, in its logical shape, as float32."""
+        self.settle()
+        if name not in self._unit_of:
+            raise ConfigError(f"no tensor is called '{name}'")
+        unit, slot = self._unit_of[name]
+        flat = torch.zeros(slot.numel)
+        worker = self._workers.get(unit.index)
+        if worker is not None and worker.keeps_residual:
+            worker.read_residual(flat, slot.start)
+        return slot.logical(flat).contiguous()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this rank needs to go on; every rank saves its own. Safe for ``torch.load(weights_only=True)``."""
+        self.settle()
+        link = self._linked()
+        kept = [name for name, (unit, _) in self._unit_of.items() if self._keeps(unit)]
+        return {
+            "format": FORMAT,
+            "config": self.config.describe(),
+            "step": self._step,
+            "rank": link.rank,
+            "size": link.size,
+            "residual": {name: self.residual(name) for name in kept},
+            "method": {
+                unit.key: self._workers[unit.index].method_state()
+                for unit in self._units
+                if unit.index in self._workers
+            },
+        }
+
+    def _keeps(self, unit: Unit) -> bool:
+        return unit.index in self._workers and self._workers[unit.index].keeps_residual
+
+    def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Goes on from a saved state: bit for bit with this rank's own.
+
+        With another number of ranks pass the states of all old ranks: old rank i is added to new rank i mod size.
+        """
+        states = [state] if isinstance(state, Mapping) else sorted(state, key=lambda one: int(one["rank"]))
+        link = self._linked()
+        for one in states:
+            if one.get("format") != FORMAT:
+                raise ConfigError(f"the saved state has format {one.get('format')}, expected {FORMAT}")
+        if len(states) != int(states[0]["size"]):
+            if int(states[0]["size"]) != link.size or int(states[0]["rank"]) != link.rank:
+                raise ConfigError(
+                    f"the saved state is rank {states[0]['rank']} of {states[0]['size']}, expected rank {link.rank} "
+                    f"of {link.size}; with another number of ranks pass the states of all of them"
+                )
+        self._settle(keep=False)
+        self._workers.clear()
+        mine = [one for one in states if int(one["rank"]) % link.size == link.rank]
+        same = int(states[0]["size"]) == link.size
+        self._step = int(states[0]["step"])
+        for one in mine:
+            for name, residual in one["residual"].items():
+                self._load_residual(name, residual)
+            for unit in self._units:
+                if same and unit.key in one["method"]:
+                    arrays = {name: (kind, values) for name, (kind, values) in one["method"][unit.key].items()}
+                    self._worker(unit, max(self._step, self.config.dense_steps)).set_method_state(arrays)
+
+    def _load_residual(self, name: str, residual: torch.Tensor) -> None:
+        if name not in self._unit_of:
+            raise ConfigError(f"the saved state has a tensor '{name}', the model has not")
+        unit, slot = self._unit_of[name]
+        if tuple(residual.shape) != slot.shape:
+            raise ConfigError(f"'{name}' has shape {tuple(residual.shape)} in the saved state, expected {slot.shape}")
+        worker = self._worker(unit, max(self._step, self.config.dense_steps))
+        if worker.keeps_residual:
+            worker.write_residual(slot.flat(residual), slot.start, add=True)
+
+    def save(self, directory: str) -> None:
+        """Writes this rank's state as safetensors into a directory that all ranks share."""
+        _files.save(directory, self.state_dict())
+
+    def load(self, directory: str) -> None:
+        """Reads what :meth:`save` wrote, with this or another number of ranks."""
+        link = self._linked()
+        self.load_state_dict(_files.load(directory, link.rank, link.size))
+
+    # -- seeing that it works ----------------------------------------------------------------------------------------
+
+    def report(self) -> dict[str, float]:
+        """Numbers of the last step and of the whole run on this rank: bytes, rounds, times, density, residual."""
+        numbers = self._report.numbers()
+        norms = [worker.residual_norm for worker in self._workers.values() if worker.keeps_residual]
+        numbers["residual_norm"] = float(sum(norm**2 for norm in norms) ** 0.5)
+        numbers["step"] = float(self._step)
+        return numbers
+
+    def _note_step(self) -> None:
+        """After the last bucket of a step: counts, the callback, and the warning when dense is faster."""
+        jobs = [job for _, job in self._pending]
+        if not jobs or any(job.error is not None for job in jobs):
+            return
+        elements = sum(unit.numel for unit, _ in self._pending)
+        dense = self._step < self.config.dense_steps
+        warning = self._report.note(jobs, elements, dense, self._linked().size)
+        if warning and self._linked().rank == 0 and self.config.banner:
+            print(warning, file=sys.stderr)
+        if self.config.on_step is not None:
+            self.config.on_step(self.report())
+
+    def close(self) -> None:
+        """Ends the thread and its group; happens by itself at exit and when the session is forgotten."""
+        if self._closer is not None:
+            self._closer()
+
+
+def _shut(engine: Engine, link: Link) -> None:
+    engine.close()
+    link.close()
