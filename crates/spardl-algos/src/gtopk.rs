@@ -215,7 +215,8 @@ impl Worker {
         received.read(0, |reader| {
             codec.decode_entries(reader, 0, len, self.k, &mut theirs)
         })?;
-        if is_huge(&self.own) || is_huge(&theirs) {
+        let error = codec.values.max_relative_error();
+        if is_huge(&self.own, error) || is_huge(&theirs, error) {
             feedback.flag_non_finite();
         }
         let sum = list::sum(&self.own, &theirs);
@@ -255,8 +256,8 @@ impl Worker {
 /// Could what a worker drops in up to 32 merges overflow in its array? Nobody else would learn of that at the end, so such
 /// values count as not finite when they are merged: the flag then travels with the list. (Entries that a worker did not select
 /// are no larger than those of its list.)
-fn is_huge(list: &Entries) -> bool {
-    let limit = list::magnitude(f32::MAX / 128.0);
+fn is_huge(list: &Entries, error: f32) -> bool {
+    let limit = list::magnitude(f32::MAX / 128.0 / (1.0 + error));
     list.values
         .iter()
         .any(|&value| list::magnitude(value) > limit)

@@ -1,6 +1,7 @@
 //! The one list of methods: name to algorithm.
 //!
-//! `NAME-bf16` is `NAME` with bf16 values on the wire, for every method.
+//! `NAME-TYPE` is `NAME` with values of that [`ValueType`] on the wire: `spardl-bf16`, `spardl-q4`. Types whose values share
+//! a scale (`q8` to `q1`) need a residual that keeps their errors; methods without one refuse them.
 
 use spardl_core::{Algorithm, ConfigError, ValueType};
 
@@ -48,7 +49,8 @@ impl Entry {
     /// The algorithm with these options.
     ///
     /// # Errors
-    /// When an option is unknown to the method or has a value it does not accept.
+    /// When an option is unknown to the method or has a value it does not accept, or when nobody would keep the errors of the
+    /// value type.
     pub fn build(&self, options: &Options) -> Result<Box<dyn Algorithm>, ConfigError> {
         let known = |option: &str| self.options.iter().any(|(name, _)| *name == option);
         if let Some((option, value)) = options.set.iter().find(|(option, _)| !known(option)) {
@@ -64,7 +66,18 @@ impl Entry {
                 expected,
             });
         }
-        (self.build)(options)
+        let algorithm = (self.build)(options)?;
+        let values = algorithm.value_type();
+        if values.elementwise() == values || algorithm.laws().keeps_residual {
+            return Ok(algorithm);
+        }
+        Err(ConfigError::BadOption {
+            method: self.name.to_owned(),
+            option: "value type".to_owned(),
+            value: values.to_string(),
+            expected: "without a residual nobody keeps the errors of so few bits: use f32 or bf16"
+                .to_owned(),
+        })
     }
 
     /// The idea, a worked example, cost and differences from the authors' code: the header of the method's file.
@@ -79,19 +92,21 @@ impl Entry {
     }
 }
 
-/// The entry of that name and its value type: `NAME` or `NAME-bf16`.
+/// The entry of that name and its value type: `NAME` or `NAME-TYPE`.
 ///
 /// # Errors
 /// When there is no such method; the message lists the names.
 pub fn find(name: &str) -> Result<(&'static Entry, Option<ValueType>), ConfigError> {
-    let (stem, values) = match name.strip_suffix("-bf16") {
-        Some(stem) => (stem, Some(ValueType::Bf16)),
-        None => (name, None),
-    };
+    let suffixed = name.rsplit_once('-').and_then(|(stem, suffix)| {
+        let values = suffix.parse().ok()?;
+        Some((stem, Some(values)))
+    });
+    let (stem, values) = suffixed.unwrap_or((name, None));
     let entry = METHODS.iter().find(|entry| entry.name == stem);
     entry.map(|entry| (entry, values)).ok_or_else(|| {
         let names: Vec<&str> = METHODS.iter().map(|entry| entry.name).collect();
-        let known = format!("{} (each also with -bf16)", names.join(", "));
+        let types = ValueType::ALL.map(|values| format!("-{values}"));
+        let known = format!("{} (each also with {})", names.join(", "), types.join(", "));
         ConfigError::UnknownMethod {
             name: name.to_owned(),
             known,
@@ -99,7 +114,7 @@ pub fn find(name: &str) -> Result<(&'static Entry, Option<ValueType>), ConfigErr
     })
 }
 
-/// The algorithm of that name with these options; a `-bf16` suffix overrides the value type.
+/// The algorithm of that name with these options; the suffix of a value type overrides the value type.
 ///
 /// # Errors
 /// As [`find`] and [`Entry::build`].
@@ -117,13 +132,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_builds_plain_and_in_bf16_and_explains_itself() {
+    fn every_name_builds_with_every_value_type_or_says_why_not_and_explains_itself() {
         for entry in METHODS {
             let options = Options::default();
             assert_eq!(build(entry.name, &options).unwrap().name(), entry.name);
-            let bf16 = build(&format!("{}-bf16", entry.name), &options).unwrap();
-            assert!(bf16.describe().contains("bf16"), "{}", bf16.describe());
-            assert_eq!(bf16.value_type(), ValueType::Bf16, "{}", entry.name);
+            for values in ValueType::ALL {
+                match build(&format!("{}-{values}", entry.name), &options) {
+                    Ok(typed) => {
+                        let text = typed.describe();
+                        assert!(text.contains(values.name()), "{text}");
+                        assert_eq!(typed.value_type(), values, "{text}");
+                    }
+                    Err(error) => {
+                        let plain = build(entry.name, &options).unwrap();
+                        assert!(!plain.laws().keeps_residual && values.elementwise() != values);
+                        assert!(error.to_string().contains("use f32 or bf16"), "{error}");
+                    }
+                }
+            }
             let text = entry.explanation();
             for word in ["Rounds:", "Bytes:", "Example"] {
                 assert!(text.contains(word), "{} does not say {word}", entry.name);

@@ -125,7 +125,8 @@ impl Algorithm for TopkDsa {
         // A selection is cut into a list for each owner; raw indices bound what a cut costs.
         let empty = self.codec.list_bound(len, 0) as u64;
         let sent = if workers > 1 { k } else { 0 };
-        let split = peers * (4 + empty) + (4 * sent + self.codec.values.encoded_len(sent)) as u64;
+        let split =
+            peers * (4 + empty) + (4 * sent + self.codec.values.split_len(sent, size)) as u64;
         let bounds = regions.bounds(k);
         let gather = (0..size).map(|position| AllGather::body_bytes(position, &bounds));
         let messages = peers + u64::from(log);
@@ -180,7 +181,7 @@ impl Worker {
     fn select(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>) {
         self.selector.pass(feedback, gradient, &[self.k]);
         self.selection.clear();
-        let (work, values) = (feedback.work(), self.config.codec.values);
+        let (work, values) = (feedback.work(), self.config.codec.values.elementwise());
         self.selector
             .take_top(0, work, self.k, values, &mut self.selection);
         if self.config.loses_kth {
@@ -188,21 +189,27 @@ impl Worker {
             let kth = magnitudes.min().unwrap_or(0);
             let values = self.selection.values.iter();
             let above = values.filter(|v| list::magnitude(**v) > kth).count();
-            (self.selection, _) = list::split_top(&self.selection, above, self.config.codec.values);
+            (self.selection, _) = list::split_top(&self.selection, above, ValueType::F32);
         }
     }
 
     fn split(&mut self) -> Phase {
         let own = self.group.position();
         let mut outgoing = vec![Vec::new(); self.group.size()];
+        let mut errors = Entries::default();
         for (region, item) in outgoing.iter_mut().enumerate() {
             if region != own {
-                let range = self.regions.partition.range(region);
-                let (indices, values) = list::within(&self.selection, range);
-                self.entries_sent += indices.len() as u64;
-                self.regions.encode_list(region, indices, values, item);
+                let (range, values) = (
+                    self.regions.partition.range(region),
+                    self.regions.codec.values,
+                );
+                let part = list::cut(&self.selection, range, values, &mut errors);
+                self.entries_sent += part.len() as u64;
+                self.regions
+                    .encode_list(region, &part.indices, &part.values, item);
             }
         }
+        self.selector.add(0, errors);
         let bound = self.regions.list_bound(own, self.k);
         Phase::Split(AllToAll::new(self.group, outgoing, bound, PEERS_PER_ROUND))
     }
@@ -334,9 +341,14 @@ impl Regions {
             .list_bound(self.partition.block_len(region), most)
     }
 
+    /// The bytes of a run. Values that share a scale are quantised as a list, which a run with zeros between them would change.
     fn run_len(&self, region: usize) -> usize {
-        let len = self.partition.block_len(region) as usize;
-        self.codec.values.encoded_len(len)
+        let (values, len) = (self.codec.values, self.partition.block_len(region) as usize);
+        if values.elementwise() == values {
+            values.encoded_len(len)
+        } else {
+            usize::MAX
+        }
     }
 
     /// The most bytes of the sums of each region, when every worker selects `k` entries.

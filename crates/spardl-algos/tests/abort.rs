@@ -27,7 +27,7 @@ fn tried(trial: &mut Trial, gradients: &[Vec<f32>]) -> Vec<u32> {
 #[test]
 fn after_any_lost_message_abort_and_retry_give_the_undisturbed_bits() {
     for workers in [2, 3, 4, 6] {
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             let mut trial = Trial::new(&*algorithm, workers, LEN);
             let (gradients, messages) = started(&mut trial, workers);
             let before = trial.kept();
@@ -71,7 +71,7 @@ fn damaged(bytes: &[u8]) -> Vec<Vec<u8>> {
 #[test]
 fn a_message_that_belongs_elsewhere_is_refused_by_name_and_poisons_until_abort() {
     for workers in [2, 3, 4] {
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             let mut trial = Trial::new(&*algorithm, workers, LEN);
             let (gradients, messages) = started(&mut trial, workers);
             let before = trial.kept();
@@ -113,7 +113,7 @@ fn out_of_turn<T>(result: Result<T, ConfigError>) -> bool {
 
 #[test]
 fn calls_out_of_turn_are_refused_and_change_nothing() {
-    for algorithm in configurations::all(2) {
+    for algorithm in configurations::every(2) {
         let mut trial = Trial::new(&*algorithm, 2, LEN);
         let gradients = generate::fractions(1, 2, LEN);
         let input = Input::new(&gradients[0], K, 0);

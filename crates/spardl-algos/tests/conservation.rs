@@ -1,8 +1,8 @@
 //! Nothing is lost: inputs + residuals = update + next residuals, per element, with `==`; and all workers agree.
 
-use spardl_core::{Layout, Outcome};
+use spardl_core::{Collective, Layout, Outcome};
 use spardl_sim::Cluster;
-use spardl_testkit::{check, configurations, generate};
+use spardl_testkit::{Trial, check, configurations, generate};
 
 fn holds(workers: u32, len: usize, ks: &[usize]) {
     for algorithm in configurations::all(workers) {
@@ -44,6 +44,62 @@ fn holds(workers: u32, len: usize, ks: &[usize]) {
 fn nothing_is_lost_for_any_number_of_workers() {
     for workers in 1..=40 {
         holds(workers, 97, &[10, 41]);
+    }
+}
+
+/// Gradients that make residual plus gradient a small integer, of the same sign on all workers: the levels that then travel have
+/// so few digits that no sum rounds.
+fn towards_digits(workers: &[Collective], seed: u64) -> Vec<Vec<f32>> {
+    let len = workers[0].len();
+    let mut numbers = generate::Numbers::new(seed);
+    let mut towards = |worker: &Collective| {
+        let target = |i: usize, digit: u64| (1 - 2 * (i as i64 % 2)) as f32 * (1 + digit) as f32;
+        let residual = |i: usize| worker.residual().get(i).copied().unwrap_or_default();
+        (0..len)
+            .map(|i| target(i, numbers.below(5)) - residual(i))
+            .collect()
+    };
+    workers.iter().map(&mut towards).collect()
+}
+
+/// The sum over workers, which is exact in f64.
+fn totals<'a>(parts: impl IntoIterator<Item = &'a [f32]>, len: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; len];
+    for part in parts {
+        for (sum, &value) in sums.iter_mut().zip(part) {
+            *sum += f64::from(value);
+        }
+    }
+    sums
+}
+
+fn holds_with_few_bits(workers: u32, len: usize, ks: &[usize]) {
+    for algorithm in configurations::few_bits(workers) {
+        if !algorithm.laws().conserves {
+            continue;
+        }
+        let mut trial = Trial::new(&*algorithm, workers, len);
+        for (step, &k) in (0..).zip(ks) {
+            let gradients = towards_digits(trial.cluster.workers(), step * 77 + 1);
+            let residuals = trial.cluster.workers().iter().map(Collective::residual);
+            let gradient = gradients.iter().map(Vec::as_slice);
+            let before = totals(residuals.chain(gradient), len);
+            let update = trial.step(&gradients, k, step);
+            let residuals = trial.cluster.workers().iter().map(Collective::residual);
+            let after = totals(residuals.chain([update.as_slice()]), len);
+            assert_eq!(before, after, "{} k={k} step={step}", trial.context);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_to_values_of_few_bits() {
+    for workers in 1..=40 {
+        holds_with_few_bits(workers, 97, &[10, 41, 97]);
+    }
+    for workers in [1, 2, 3, 4, 6, 8, 12] {
+        holds_with_few_bits(workers, 300, &[30, 31, 5, 0, 100, 300, 1, 150, 150]);
+        holds_with_few_bits(workers, 7, &[0, 1, 3, 1000]);
     }
 }
 

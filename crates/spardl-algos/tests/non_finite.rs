@@ -16,7 +16,7 @@ fn skipped(outcomes: &[Outcome]) -> bool {
 #[test]
 fn a_bad_value_anywhere_skips_the_step_on_all_workers() {
     for workers in [1, 2, 3, 4, 6, 7, 8] {
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             let mut trial = Trial::new(&*algorithm, workers, LEN);
             trial.step(&generate::fractions(1, workers, LEN), K, 0);
             let before = trial.kept();
@@ -43,7 +43,7 @@ fn a_bad_value_anywhere_skips_the_step_on_all_workers() {
 #[test]
 fn the_step_after_a_bad_one_has_the_bits_of_a_run_without_it() {
     for workers in [1, 2, 3, 6, 8] {
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             let mut clean = Trial::new(&*algorithm, workers, LEN);
             let mut trial = Trial::new(&*algorithm, workers, LEN);
             for step in 0..4 {
@@ -69,7 +69,7 @@ fn the_step_after_a_bad_one_has_the_bits_of_a_run_without_it() {
 fn a_sum_that_overflows_skips_the_step_on_all_workers() {
     for workers in [2, 3, 4, 6, 7, 8] {
         // Equal magnitudes do overflow, unless they are not sent.
-        let mut all = configurations::all(workers);
+        let mut all = configurations::every(workers);
         all.retain(|algorithm| algorithm.laws().sends_ties);
         for algorithm in all {
             let mut trial = Trial::new(&*algorithm, workers, LEN);
@@ -91,7 +91,7 @@ fn a_sum_that_overflows_skips_the_step_on_all_workers() {
 #[test]
 fn near_overflow_all_workers_have_one_outcome_and_every_residual_stays_finite() {
     for workers in [1, 2, 3, 4, 6, 8] {
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             for seed in 0..12 {
                 let mut trial = Trial::new(&*algorithm, workers, LEN);
                 for step in 0..3 {

@@ -55,7 +55,8 @@ fn algorithms() -> anyhow::Result<String> {
          Made from the registry: change the header of a method's file, then\n\
          `cargo run --release -p spardl-cli -- docs algorithms > docs/algorithms.md`.\n\n\
          Every method works for any number of workers P, any length n and any k, agrees bit for bit on all workers, and exists\n\
-         as `NAME-bf16` with bf16 values on the wire. The papers are cited by name: the SparDL, Ok-Topk and ExDyna papers and those\n\
+         as `NAME-bf16` with bf16 values on the wire; methods that keep a residual also as `NAME-q8`, `-q4`, `-q2`, `-q1`,\n\
+         with values of so many bits. The papers are cited by name: the SparDL, Ok-Topk and ExDyna papers and those\n\
          that each method names. One word is 4 bytes; an entry is an index and a value.\n\n\
          ## All methods\n\n\
          Per worker and step, default options, n = {ELEMENTS}, k = {K} (density 0.01). *Rounds*: a range where the schedule depends on\n\

@@ -114,7 +114,7 @@ fn text(args: &Args, rows: &[Row]) -> String {
     }
     format!(
         "# {} workers, {} elements, density {}; rounds and bytes per worker and step, f32 values\n\
-         {table}\n# every method also as NAME-bf16; details: spardl explain NAME\n",
+         {table}\n# every method also as NAME-bf16, those with a residual as NAME-q8, -q4, -q2, -q1; details: spardl explain NAME\n",
         args.workers, args.elements, args.density
     )
 }

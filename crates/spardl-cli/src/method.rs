@@ -19,8 +19,8 @@ pub(crate) struct MethodArgs {
     /// SparDL: what is kept of undelivered mass: none, local, no-in-procedure, global-a (the default), global-b.
     #[arg(long, value_name = "RULE")]
     pub(crate) residual: Option<Residual>,
-    /// How values travel. A method named NAME-bf16 uses bf16 whatever this says.
-    #[arg(long, default_value = "f32", value_name = "f32|bf16")]
+    /// How values travel. A method named NAME-TYPE, like spardl-q4, uses that type whatever this says.
+    #[arg(long, default_value = "f32", value_name = "f32|bf16|q8|q4|q2|q1")]
     pub(crate) value_type: ValueType,
     /// Send raw 32-bit indices instead of packed ones.
     #[arg(long)]
@@ -69,7 +69,7 @@ impl MethodArgs {
                     known => format!("--set '{setting}': {} has {}", entry.name, known.join(", ")),
                 }));
             }
-            // An option of NAME is one of NAME-bf16 too, and the other way round.
+            // An option of NAME is one of NAME-TYPE too, and the other way round.
             if entry.name == method {
                 settings.insert(option.to_owned(), value.to_owned());
             }
@@ -99,12 +99,14 @@ impl MethodArgs {
     }
 }
 
-/// The name of a method whose values travel like that, with bf16 NAME-bf16.
+/// The name of a method whose values travel like that: NAME for f32, else NAME-TYPE.
 #[cfg(feature = "train")]
 pub(crate) fn full_name(name: &str, values: ValueType) -> String {
-    match values {
-        ValueType::Bf16 if !name.ends_with("-bf16") => format!("{name}-bf16"),
-        _ => name.to_owned(),
+    let typed = registry::find(name).is_ok_and(|(_, own)| own.is_some());
+    if typed || values == ValueType::F32 {
+        name.to_owned()
+    } else {
+        format!("{name}-{values}")
     }
 }
 

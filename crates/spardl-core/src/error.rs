@@ -244,6 +244,9 @@ pub enum DecodeError {
     /// An entry whose value is zero, which no honest peer sends.
     #[error("an entry carries the value zero")]
     ZeroValue,
+    /// A scale of values that no honest peer sends.
+    #[error("a chunk of values has a scale that is not used")]
+    BadScale,
     /// A coding or value type that this version does not know.
     #[error("unknown coding {0}")]
     UnknownCoding(u8),

@@ -141,6 +141,22 @@ pub fn quantise(values: ValueType, list: &mut Entries, errors: &mut Entries) {
     drop_zeros(list, 0);
 }
 
+/// The part of a list with indices in `range`, as its receivers will see it; what that takes is appended to `errors`.
+pub fn cut(
+    list: &Entries,
+    range: Range<usize>,
+    values: ValueType,
+    errors: &mut Entries,
+) -> Entries {
+    let (indices, whole) = within(list, range);
+    let mut part = Entries {
+        indices: indices.to_vec(),
+        values: whole.to_vec(),
+    };
+    quantise(values, &mut part, errors);
+    part
+}
+
 /// Drops the entries from position `first` on whose value is zero.
 pub(crate) fn drop_zeros(list: &mut Entries, first: usize) {
     if !spardl_kernels::any_zero(Level::best(), &list.values[first..]) {

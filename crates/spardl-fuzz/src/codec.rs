@@ -143,7 +143,9 @@ impl Block {
 }
 
 fn value_type(flags: u8) -> ValueType {
-    ValueType::ALL[usize::from(flags) % ValueType::ALL.len()]
+    // The bits that say nothing of the length.
+    let number = usize::from(flags & 1 | flags >> 6 << 1);
+    ValueType::ALL[number % ValueType::ALL.len()]
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {

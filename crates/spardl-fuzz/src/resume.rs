@@ -28,7 +28,7 @@ pub fn message(data: &[u8]) {
     ] = *parameters;
     let workers = 2 + u32::from(size) % 5;
     let (len, k) = (usize::from(len) % 90, usize::from(k) % 100);
-    let all = configurations::all(workers);
+    let all = configurations::every(workers);
     let algorithm = &all[usize::from(u16::from_le_bytes([config, config_high])) % all.len()];
     let mut trial = Trial::new(&**algorithm, workers, len);
     let step = u64::from(clean) % 4;
@@ -103,7 +103,7 @@ fn replace(valid: &[u8], manner: u8, at: u8, bytes: &[u8]) -> Vec<u8> {
 /// step and after others.
 pub fn wrong_counts(workers: u32) {
     let (len, k) = (40, 9);
-    for algorithm in configurations::all(workers) {
+    for algorithm in configurations::every(workers) {
         for clean in [0, 1, 3] {
             let mut trial = Trial::new(&*algorithm, workers, len);
             let gradients = after_clean_steps(&mut trial, k, clean);

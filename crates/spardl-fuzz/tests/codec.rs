@@ -30,13 +30,10 @@ fn damaged_list(with_values: bool) -> impl Strategy<Value = Vec<u8>> {
     let len = (0..32u32, any::<u32>()).prop_map(|(shift, len)| len >> shift);
     let entries = prop::collection::vec(any::<Index>(), 0..60);
     let flips = prop::collection::vec((any::<Index>(), 0..8u32), 0..4);
-    (len, entries, any::<(bool, bool)>(), flips).prop_map(move |(len, entries, kind, flips)| {
+    let kind = (0..ValueType::ALL.len(), any::<bool>());
+    (len, entries, kind, flips).prop_map(move |(len, entries, kind, flips)| {
         let codec = Codec {
-            values: if kind.0 {
-                ValueType::Bf16
-            } else {
-                ValueType::F32
-            },
+            values: ValueType::ALL[kind.0],
             indices: if kind.1 {
                 IndexCoding::Raw
             } else {
@@ -49,12 +46,14 @@ fn damaged_list(with_values: bool) -> impl Strategy<Value = Vec<u8>> {
             .map(|entry| entry.index(len as usize) as u32)
             .collect();
         let indices: Vec<u32> = indices.into_iter().collect();
-        let mut data = vec![kind.0.into()];
+        let mut data = vec![(kind.0 & 1 | kind.0 >> 1 << 6) as u8];
         data.extend(len.to_le_bytes());
         data.extend([0, 0, 0, 0, 60]);
         assert_eq!(data.len(), PARAMETERS);
         if with_values {
-            codec.encode(0, len, &indices, &vec![-1.5; indices.len()], &mut data);
+            let value = |at: usize| (at as f32 / 16.0 - 2.0).exp2() * (at % 3) as f32 - 1.5;
+            let values: Vec<f32> = (0..indices.len()).map(value).collect();
+            codec.encode(0, len, &indices, &values, &mut data);
         } else {
             codec.encode_indices(0, len, &indices, &mut data);
         }

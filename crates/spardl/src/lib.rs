@@ -23,7 +23,8 @@
 //!
 //! A *worker* is a participant; its *rank* is its number in the *world*. A [`Reducer`] is one worker's side of a repeated
 //! all-reduce over a *transport*: threads of one process ([`run_workers`]) or whatever implements [`Transport`]. A *method* is
-//! named as in [`registry`]: `spardl`, `dense`, `topk-a`, ..., each also with `-bf16`. The *density* is the part of the entries an
+//! named as in [`registry`]: `spardl`, `dense`, `topk-a`, ..., each also with `-bf16`, and those that
+//! keep a residual with `-q8`, `-q4`, `-q2`, `-q1`. The *density* is the part of the entries an
 //! update should have; the *residual* is what a worker keeps for later.
 //!
 //! # What it does not do

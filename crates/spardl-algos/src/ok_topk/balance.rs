@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use spardl_core::{Entries, Group, Payload, ProtocolError, Received, Round};
+use spardl_core::{Entries, Group, Payload, ProtocolError, Received, Round, list};
 
 use super::span::Span;
 
@@ -93,15 +93,26 @@ impl Plan {
 
 /// The plan at work; `regions` says how the lists of the shares travel.
 impl Plan {
-    /// The one round that turns shares into pieces: nothing between workers whose share and piece do not meet.
-    pub(super) fn round(&self, group: Group, share: &Entries, regions: &[Span]) -> Round {
+    /// The one round that turns shares into pieces: nothing between workers whose share and piece do not meet. What the value
+    /// type takes from the entries that move is appended to `errors`.
+    pub(super) fn round(
+        &self,
+        group: Group,
+        share: &Entries,
+        regions: &[Span],
+        errors: &mut Entries,
+    ) -> Round {
         let (own, mut round) = (group.position(), Round::new());
         for peer in (0..group.size()).filter(|&peer| peer != own) {
             let (out, back) = (self.slice(own, peer), self.slice(peer, own));
             if !out.is_empty() {
                 let mut payload = Payload::with_capacity(regions[own].bound_for(out.len()));
-                let (indices, values) = (&share.indices[out.clone()], &share.values[out]);
-                regions[own].encode(indices, values, payload.body_mut());
+                let mut part = Entries {
+                    indices: share.indices[out.clone()].to_vec(),
+                    values: share.values[out].to_vec(),
+                };
+                list::quantise(regions[own].codec.values, &mut part, errors);
+                regions[own].encode(&part.indices, &part.values, payload.body_mut());
                 round = round.send(group.rank(peer), payload);
             }
             if !back.is_empty() {

@@ -19,7 +19,7 @@ pub(super) fn cost(config: &OkTopk, workers: usize, len: u32, k: usize) -> Cost 
     let list = config.codec.list_bound(len, most) as u64;
     // A selection is cut into a list for each owner; raw indices bound what a cut costs.
     let empty = config.codec.list_bound(len, 0) as u64;
-    let raw = (4 * most + config.codec.values.encoded_len(most)) as u64;
+    let raw = (4 * most + config.codec.values.split_len(most, workers)) as u64;
     let gathered = |len: usize| AllGather::body_bytes(0, &vec![len; workers]);
 
     let fewest = u64::from(AllToAll::rounds(workers, PEERS_PER_ROUND)) + log;

@@ -110,13 +110,17 @@ impl Worker {
     fn split(&mut self) -> Phase {
         let (own, workers) = (self.group.position(), self.group.size());
         let mut outgoing = vec![Vec::new(); workers];
+        let mut errors = Entries::default();
         for (region, item) in outgoing.iter_mut().enumerate() {
             if region != own {
-                let (indices, values) = self.selected_in(region);
-                self.region(region).encode(indices, values, item);
-                self.entries_sent += indices.len() as u64;
+                let range = self.control.regions.range(region);
+                let part = list::cut(&self.selection, range, self.values(), &mut errors);
+                self.region(region)
+                    .encode(&part.indices, &part.values, item);
+                self.entries_sent += part.len() as u64;
             }
         }
+        self.selector.add(0, errors);
         let bound = self.region(own).bound();
         Phase::Split(AllToAll::new(self.group, outgoing, bound, PEERS_PER_ROUND))
     }
@@ -207,7 +211,9 @@ impl Worker {
             return Ok(self.gather_shares());
         }
         let plan = Plan::new(&counts);
-        let round = plan.round(self.group, &self.share, &self.regions());
+        let mut errors = Entries::default();
+        let round = plan.round(self.group, &self.share, &self.regions(), &mut errors);
+        self.selector.add(0, errors);
         self.entries_sent += plan.moved_from(self.group.position()) as u64;
         Ok(Phase::Moves(plan, Some(round)))
     }
@@ -303,7 +309,7 @@ impl Machine for Worker {
             input.gradient,
             self.k,
             exact,
-            self.config.codec.values,
+            self.config.codec.values.elementwise(),
         );
         self.phase = if repartition {
             self.propose()
@@ -353,6 +359,9 @@ impl Machine for Worker {
                 let plan = plan.clone();
                 let own = self.group.position();
                 self.share = plan.assemble(own, &self.share, &self.regions(), received)?;
+                let mut errors = Entries::default();
+                list::quantise(self.values(), &mut self.share, &mut errors);
+                self.selector.add(0, errors);
                 Ok(())
             }
             Phase::Idle => Ok(()),

@@ -20,7 +20,10 @@ pub(super) struct Quality {
 pub(super) fn measure(case: &Case<'_>, algorithm: &dyn Algorithm) -> anyhow::Result<Quality> {
     let len = case.layout.len() as usize;
     let mut cluster = Cluster::new(algorithm, case.workers, &case.layout)?;
-    let mut balance = vec![0i64; len];
+    // Small integers, and levels of few bits that stand for them, are exact in f64.
+    let mut balance = vec![0.0f64; len];
+    let values = algorithm.value_type();
+    let exact_on_integers = values.elementwise() == values;
     let mut gradients = vec![vec![0.0f32; len]; case.workers as usize];
     let mut quality = Quality {
         wrong: 0,
@@ -29,11 +32,17 @@ pub(super) fn measure(case: &Case<'_>, algorithm: &dyn Algorithm) -> anyhow::Res
     };
     for step in 0..2 {
         for (worker, gradient) in (0..).zip(&mut gradients) {
-            fill_integers(case.args.seed, worker, step, gradient);
+            let (seed, worker) = (case.args.seed, worker as usize);
+            if exact_on_integers {
+                fill_integers(seed, worker as u64, step, gradient);
+            } else {
+                let residual = cluster.workers()[worker].residual();
+                fill_digits(seed, worker as u64, step, residual, gradient);
+            }
             gradient
                 .iter()
                 .zip(&mut balance)
-                .for_each(|(g, sum)| *sum += *g as i64);
+                .for_each(|(g, sum)| *sum += f64::from(*g));
         }
         let report = cluster.step(&gradients, case.k, step)?;
         anyhow::ensure!(
@@ -56,9 +65,9 @@ pub(super) fn measure(case: &Case<'_>, algorithm: &dyn Algorithm) -> anyhow::Res
             .residual()
             .iter()
             .zip(&mut balance)
-            .for_each(|(r, sum)| *sum -= *r as i64);
+            .for_each(|(r, sum)| *sum -= f64::from(*r));
     }
-    let lost = balance.iter().filter(|&&rest| rest != 0).count() as u64;
+    let lost = balance.iter().filter(|&&rest| rest != 0.0).count() as u64;
     quality.conserved = lost == 0;
     if algorithm.laws().conserves {
         quality.wrong += lost;
@@ -81,6 +90,16 @@ fn fill_integers(seed: u64, worker: u64, step: u64, out: &mut [f32]) {
         };
         let sign = if state >> 63 == 0 { 1.0 } else { -1.0 };
         *value = magnitude as f32 * sign;
+    }
+}
+
+/// What makes residual plus gradient a digit, of the same sign on all workers: the levels of few bits that then travel have so few
+/// digits themselves that no sum rounds.
+fn fill_digits(seed: u64, worker: u64, step: u64, residual: &[f32], out: &mut [f32]) {
+    fill_integers(seed, worker, step, out);
+    for (index, (value, residual)) in out.iter_mut().zip(residual).enumerate() {
+        let sign = if index % 2 == 0 { 1.0 } else { -1.0 };
+        *value = sign * (1.0 + value.abs() % 5.0) - residual;
     }
 }
 
@@ -114,18 +133,18 @@ pub(super) fn same_bits(a: Update<'_>, b: Update<'_>) -> bool {
     }
 }
 
-fn subtract(update: Update<'_>, balance: &mut [i64]) {
+fn subtract(update: Update<'_>, balance: &mut [f64]) {
     match update {
         Update::Sparse(sparse) => {
             sparse
                 .iter()
-                .for_each(|(index, value)| balance[index as usize] -= value as i64);
+                .for_each(|(index, value)| balance[index as usize] -= f64::from(value));
         }
         Update::Dense(dense) => {
             dense
                 .iter()
                 .zip(balance)
-                .for_each(|(value, sum)| *sum -= *value as i64);
+                .for_each(|(value, sum)| *sum -= f64::from(*value));
         }
     }
 }

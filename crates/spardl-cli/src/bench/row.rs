@@ -1,6 +1,7 @@
 //! One line of results.
 
 use serde::Serialize;
+use spardl_algos::registry;
 use spardl_core::ValueType;
 
 use super::Case;
@@ -69,8 +70,11 @@ pub(super) struct Found {
 impl Row {
     pub(super) fn new(case: &Case<'_>, name: &str, configuration: String, found: &Found) -> Self {
         let args = case.args;
-        let bf16 = name.ends_with("-bf16")
-            || (args.method.value_type == ValueType::Bf16 && name != MPI_ALLREDUCE);
+        let own = registry::find(name).ok().and_then(|(_, own)| own);
+        let values = match name {
+            MPI_ALLREDUCE => ValueType::F32,
+            _ => own.unwrap_or(args.method.value_type),
+        };
         let Found {
             local,
             timed,
@@ -100,7 +104,7 @@ impl Row {
             size_bytes,
             density: case.density,
             teams: args.method.teams.unwrap_or(1),
-            value_type: if bf16 { "bf16" } else { "f32" },
+            value_type: values.name(),
             gradients: recorded.map_or_else(
                 || args.distribution.to_string(),
                 |path| path.display().to_string(),

@@ -112,7 +112,7 @@ pub(crate) struct TrainArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) residual: Option<String>,
     /// How values travel [default: f32].
-    #[arg(long, value_name = "f32|bf16", help_heading = "Reduction")]
+    #[arg(long, value_name = "f32|bf16|q8|q4|q2|q1", help_heading = "Reduction")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value_type: Option<String>,
     /// An option of a single method: METHOD.OPTION=VALUE (see 'spardl explain METHOD'). May be repeated.

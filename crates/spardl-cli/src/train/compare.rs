@@ -185,7 +185,7 @@ fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
 }
 
 impl Variant {
-    /// `spardl`, `spardl@0.001`, `spardl/local`, `spardl@0.001/global-b`; the label says what it is: a bf16 method has -bf16.
+    /// `spardl`, `spardl@0.001`, `spardl/local`, `spardl@0.001/global-b`; the label says what it is: the value type unless it is f32.
     fn parse(asked: &str, values: ValueType) -> anyhow::Result<Self> {
         let (rest, residual) = match asked.split_once('/') {
             Some((rest, residual)) => (rest, Some(residual.to_owned())),
@@ -198,7 +198,7 @@ impl Variant {
         let (entry, _) = registry::find(name).map_err(bad_request)?;
         if let Some(rule) = residual.as_ref().filter(|_| entry.name != "spardl") {
             return Err(bad_request(format!(
-                "--methods {asked}: only spardl and spardl-bf16 have residual rules: leave out /{rule}"
+                "--methods {asked}: only spardl has residual rules: leave out /{rule}"
             )));
         }
         if density.is_some() && entry.name.starts_with("dense") {

@@ -208,7 +208,7 @@ impl Codec {
         let run = values::read_run(self.values, reader, count)?;
         let (from, first) = (indices.len(), values.len());
         coding.read(index_bytes, start, block_len, count, indices)?;
-        values::append(self.values, run, values);
+        values::append(self.values, run, count, values);
         if spardl_kernels::any_zero(Level::best(), &values[first..]) {
             indices.truncate(from);
             values.truncate(first);

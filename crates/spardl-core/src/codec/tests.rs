@@ -4,11 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const CODECS: [Codec; 4] = [
+const CODECS: [Codec; 6] = [
     codec(ValueType::F32, IndexCoding::Packed),
     codec(ValueType::F32, IndexCoding::Raw),
     codec(ValueType::Bf16, IndexCoding::Packed),
     codec(ValueType::Bf16, IndexCoding::Raw),
+    codec(ValueType::Q4, IndexCoding::Packed),
+    codec(ValueType::Q1, IndexCoding::Raw),
 ];
 
 const fn codec(values: ValueType, indices: IndexCoding) -> Codec {
@@ -34,11 +36,16 @@ impl Case {
         }
     }
 
-    /// Values that bf16 holds: one of each sign and size, infinite and NaN.
+    /// Values that every type holds: some of each sign and size, infinite and NaN; then some that few bits hold.
     fn values(&self) -> Vec<f32> {
         let mut some = [1.0, -2.5, 1e-40, 3e38, f32::NEG_INFINITY, f32::NAN];
         ValueType::Bf16.round(&mut some);
-        some.into_iter().cycle().take(self.indices.len()).collect()
+        some.into_iter()
+            .cycle()
+            .take(64)
+            .chain([2.0, -2.0].into_iter().cycle())
+            .take(self.indices.len())
+            .collect()
     }
 
     fn encode(&self, codec: Codec) -> Vec<u8> {
@@ -76,13 +83,16 @@ impl Case {
         for codec in CODECS {
             let bytes = self.encode(codec);
             let count = self.indices.len();
-            assert_eq!(bytes.len(), codec.list_len(self.block_len, count));
+            let exact = codec.values.elementwise() == codec.values;
+            assert!(bytes.len() == codec.list_len(self.block_len, count) || !exact);
             assert!(bytes.len() <= codec.list_bound(self.block_len, count));
             // Either index coding reads both.
             for indices in [IndexCoding::Packed, IndexCoding::Raw] {
                 let (indices, values) = self.decode(Codec { indices, ..codec }, &bytes).unwrap();
                 assert_eq!(indices, self.indices);
-                assert_eq!(bits(&values), bits(&self.values()));
+                let mut seen = self.values();
+                codec.values.round(&mut seen);
+                assert_eq!(bits(&values), bits(&seen));
             }
             self.check_indices_round_trip(codec);
         }
@@ -360,7 +370,7 @@ fn flipped_bits_never_panic() {
     let mut random = Random(1);
     for _ in 0..100_000 {
         let case = random.case(60);
-        let codec = CODECS[random.below(4) as usize];
+        let codec = CODECS[random.below(6) as usize];
         let mut bytes = case.encode(codec);
         for _ in 0..=random.below(3) {
             let bit = random.below(bytes.len() as u64 * 8) as usize;
@@ -375,7 +385,7 @@ fn random_bytes_never_panic() {
     let mut random = Random(2);
     for _ in 0..200_000 {
         let case = random.case(100);
-        let codec = CODECS[random.below(4) as usize];
+        let codec = CODECS[random.below(6) as usize];
         let mut bytes: Vec<u8> = (0..random.below(60))
             .map(|_| random.below(256) as u8)
             .collect();

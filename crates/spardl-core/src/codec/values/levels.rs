@@ -28,17 +28,18 @@ use crate::error::DecodeError;
 const CHUNK: usize = 64;
 /// Powers of two from 1 to 2 in steps of a 64th, as the seven bits after the leading one.
 const LADDER: [u8; 64] = [
-    0, 1, 3, 4, 6, 7, 9, 10, 12, 13, 15, 16, 18, 19, 21, 23, 24, 26, 28, 29, 31, 33, 34, 36, 38, 40, 42,
-    43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63, 65, 67, 69, 72, 74, 76, 78, 80, 83, 85, 87, 90, 92, 94,
-    97, 99, 102, 104, 107, 109, 112, 115, 117, 120, 123, 125,
+    0, 1, 3, 4, 6, 7, 9, 10, 12, 13, 15, 16, 18, 19, 21, 23, 24, 26, 28, 29, 31, 33, 34, 36, 38,
+    40, 42, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63, 65, 67, 69, 72, 74, 76, 78, 80, 83, 85, 87,
+    90, 92, 94, 97, 99, 102, 104, 107, 109, 112, 115, 117, 120, 123, 125,
 ];
 /// The nearest rung of the ladder for each seven bits; 64 is the first of the next octave.
 const RUNG: [u8; 128] = [
-    0, 1, 1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 10, 10, 11, 12, 12, 13, 13, 14, 15, 15, 16, 16, 17, 18,
-    18, 19, 19, 20, 21, 21, 22, 22, 23, 23, 24, 25, 25, 26, 26, 27, 27, 28, 28, 29, 29, 30, 30, 31, 31,
-    32, 32, 33, 34, 34, 35, 35, 35, 36, 36, 37, 37, 38, 38, 39, 39, 40, 40, 41, 41, 42, 42, 43, 43, 43,
-    44, 44, 45, 45, 46, 46, 47, 47, 47, 48, 48, 49, 49, 50, 50, 50, 51, 51, 52, 52, 52, 53, 53, 54, 54,
-    55, 55, 55, 56, 56, 56, 57, 57, 58, 58, 58, 59, 59, 60, 60, 60, 61, 61, 61, 62, 62, 63, 63, 63, 64,
+    0, 1, 1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 10, 10, 11, 12, 12, 13, 13, 14, 15, 15, 16, 16, 17,
+    18, 18, 19, 19, 20, 21, 21, 22, 22, 23, 23, 24, 25, 25, 26, 26, 27, 27, 28, 28, 29, 29, 30, 30,
+    31, 31, 32, 32, 33, 34, 34, 35, 35, 35, 36, 36, 37, 37, 38, 38, 39, 39, 40, 40, 41, 41, 42, 42,
+    43, 43, 43, 44, 44, 45, 45, 46, 46, 47, 47, 47, 48, 48, 49, 49, 50, 50, 50, 51, 51, 52, 52, 52,
+    53, 53, 54, 54, 55, 55, 55, 56, 56, 56, 57, 57, 58, 58, 58, 59, 59, 60, 60, 60, 61, 61, 61, 62,
+    62, 63, 63, 63, 64,
 ];
 /// The widest step: half of it, and what the tables round, is less than an octave.
 const WIDEST: u32 = 125;
@@ -172,7 +173,11 @@ impl Extent {
         if !ratio.is_finite() {
             return None;
         }
-        let total = if self.least == self.most { 0 } else { rung(ratio) };
+        let total = if self.least == self.most {
+            0
+        } else {
+            rung(ratio)
+        };
         let mut step = total.div_ceil(top).max(1);
         loop {
             let scale = Scale { base, step };
@@ -278,7 +283,10 @@ impl Levels {
                 None => {
                     let whole = chunk.as_chunks().0.iter();
                     let whole = whole.map(|&bytes| f32::from_le_bytes(bytes));
-                    values.iter_mut().zip(whole).for_each(|(to, value)| *to = value);
+                    values
+                        .iter_mut()
+                        .zip(whole)
+                        .for_each(|(to, value)| *to = value);
                 }
             }
             take(at * CHUNK, &values[..count]);
@@ -315,7 +323,11 @@ fn fits_any(narrower: &[Code], code: Code, scale: Scale, least: f32, chunk: &[f3
         *seen = scale.level(number(value, code, scale, least));
     }
     let seen = &seen[..chunk.len()];
-    let fits = |extent: Extent| narrower.iter().any(|&code| extent.fit(code, seen).is_some());
+    let fits = |extent: Extent| {
+        narrower
+            .iter()
+            .any(|&code| extent.fit(code, seen).is_some())
+    };
     Extent::of(seen).is_some_and(fits)
 }
 
@@ -331,7 +343,9 @@ fn number(value: f32, code: Code, scale: Scale, least: f32) -> u32 {
 
 /// The lengths of the chunks of a run.
 fn counts(count: usize) -> impl Iterator<Item = usize> {
-    (0..count).step_by(CHUNK).map(move |from| CHUNK.min(count - from))
+    (0..count)
+        .step_by(CHUNK)
+        .map(move |from| CHUNK.min(count - from))
 }
 
 /// The scale at the start of a chunk, if all its levels are normal numbers; none of a chunk of f32.

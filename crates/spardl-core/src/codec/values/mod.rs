@@ -1,5 +1,7 @@
 //! Value types, and runs of values without indices.
 
+mod levels;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,25 +23,76 @@ pub enum ValueType {
     F32,
     /// The upper half of an f32: its range with 8 bits of precision.
     Bf16,
+    /// Sign and one of 128 levels, with a scale per 64 values.
+    Q8,
+    /// Sign and one of 8 levels, with a scale per 64 values.
+    Q4,
+    /// Sign and one of 2 levels, with a scale per 64 values.
+    Q2,
+    /// The sign, with a mean magnitude per 64 values.
+    Q1,
 }
 
 impl ValueType {
     /// All types, the widest first.
-    pub const ALL: [Self; 2] = [Self::F32, Self::Bf16];
+    pub const ALL: [Self; 6] = [
+        Self::F32,
+        Self::Bf16,
+        Self::Q8,
+        Self::Q4,
+        Self::Q2,
+        Self::Q1,
+    ];
 
     /// The name in options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             ValueType::F32 => "f32",
             ValueType::Bf16 => "bf16",
+            ValueType::Q8 => "q8",
+            ValueType::Q4 => "q4",
+            ValueType::Q2 => "q2",
+            ValueType::Q1 => "q1",
+        }
+    }
+
+    /// How the values travel, in terms of the code.
+    const fn coding(self) -> Coding {
+        match self {
+            ValueType::F32 => Coding::F32,
+            ValueType::Bf16 => Coding::Bf16,
+            ValueType::Q8 => Coding::Levels(levels::Q8),
+            ValueType::Q4 => Coding::Levels(levels::Q4),
+            ValueType::Q2 => Coding::Levels(levels::Q2),
+            ValueType::Q1 => Coding::Levels(levels::Q1),
         }
     }
 
     /// The most bytes that a run of `count` values takes. Saturates: a length that does not fit is more than any message has.
     pub const fn encoded_len(self, count: usize) -> usize {
-        match self {
-            ValueType::F32 => count.saturating_mul(4),
-            ValueType::Bf16 => count.saturating_mul(2),
+        match self.coding() {
+            Coding::F32 => count.saturating_mul(4),
+            Coding::Bf16 => count.saturating_mul(2),
+            Coding::Levels(levels) => levels.encoded_len(count),
+        }
+    }
+
+    /// [`ValueType::encoded_len`] of `runs` runs of `count` values together.
+    pub const fn split_len(self, count: usize, runs: usize) -> usize {
+        let one = self.encoded_len(count);
+        match self.coding() {
+            Coding::Levels(_) => one.saturating_add(runs),
+            _ => one,
+        }
+    }
+
+    /// The part of the quantising that looks at one value alone: this type, or f32 when neighbours share a scale.
+    ///
+    /// For lists that are cut after they were taken: the pieces are what is sent, and quantised.
+    pub const fn elementwise(self) -> Self {
+        match self.coding() {
+            Coding::Levels(_) => ValueType::F32,
+            _ => self,
         }
     }
 
@@ -50,9 +103,10 @@ impl ValueType {
 
     /// How far a value that is seen may lie from the value sent, as a part of that; for all but subnormal ones.
     pub const fn max_relative_error(self) -> f32 {
-        match self {
-            ValueType::F32 => 0.0,
-            ValueType::Bf16 => 1.0 / 256.0,
+        match self.coding() {
+            Coding::F32 => 0.0,
+            Coding::Bf16 => 1.0 / 256.0,
+            Coding::Levels(_) => 1.0,
         }
     }
 
@@ -67,9 +121,10 @@ impl ValueType {
     /// If `values` and `errors` differ in length.
     pub fn quantise(self, values: &mut [f32], errors: &mut [f32]) {
         assert_eq!(values.len(), errors.len(), "an error for every value");
-        match self {
-            ValueType::F32 => errors.fill(0.0),
-            ValueType::Bf16 => spardl_kernels::round_bf16(Level::best(), values, errors),
+        match self.coding() {
+            Coding::F32 => errors.fill(0.0),
+            Coding::Bf16 => spardl_kernels::round_bf16(Level::best(), values, errors),
+            Coding::Levels(levels) => levels.quantise(values, errors),
         }
     }
 
@@ -85,7 +140,13 @@ impl ValueType {
     }
 }
 
-/// Values per step of a loop with a buffer: two buffers of it stay in the first-level cache.
+enum Coding {
+    F32,
+    Bf16,
+    Levels(levels::Levels),
+}
+
+/// Values per step of a loop with a buffer: two buffers of it stay in the first-level cache. Chunks divide it.
 const STEP: usize = 1024;
 
 impl fmt::Display for ValueType {
@@ -109,12 +170,13 @@ impl FromStr for ValueType {
 /// Appends a run of values to `out`, quantised or not: what its receivers see is the same.
 pub fn encode_values(values: ValueType, src: &[f32], out: &mut Vec<u8>) {
     out.reserve(values.encoded_len(src.len()));
-    match values {
-        ValueType::F32 if cfg!(target_endian = "little") => {
+    match values.coding() {
+        Coding::F32 if cfg!(target_endian = "little") => {
             out.extend_from_slice(bytemuck::cast_slice(src));
         }
-        ValueType::F32 => out.extend(src.iter().flat_map(|value| value.to_le_bytes())),
-        ValueType::Bf16 => {
+        Coding::F32 => out.extend(src.iter().flat_map(|value| value.to_le_bytes())),
+        Coding::Levels(levels) => levels.encode(src, out),
+        Coding::Bf16 => {
             let mut buffer = [0u16; STEP];
             for src in src.chunks(STEP) {
                 let buffer = &mut buffer[..src.len()];
@@ -138,9 +200,12 @@ pub fn decode_values(
     dst: &mut [f32],
 ) -> Result<(), DecodeError> {
     let run = read_run(values, reader, dst.len())?;
-    match values {
-        ValueType::F32 => zip(run, dst, |dst, bytes| *dst = f32::from_le_bytes(bytes)),
-        ValueType::Bf16 => zip(run, dst, |dst, bytes| *dst = from_bf16(bytes)),
+    match values.coding() {
+        Coding::F32 => zip(run, dst, |dst, bytes| *dst = f32::from_le_bytes(bytes)),
+        Coding::Bf16 => zip(run, dst, |dst, bytes| *dst = from_bf16(bytes)),
+        Coding::Levels(levels) => levels.each(run, dst.len(), |from, chunk| {
+            dst[from..from + chunk.len()].copy_from_slice(chunk);
+        }),
     }
     Ok(())
 }
@@ -155,9 +220,13 @@ pub fn add_values(
     dst: &mut [f32],
 ) -> Result<(), DecodeError> {
     let run = read_run(values, reader, dst.len())?;
-    match values {
-        ValueType::F32 => zip(run, dst, |dst, bytes| *dst += f32::from_le_bytes(bytes)),
-        ValueType::Bf16 => zip(run, dst, |dst, bytes| *dst += from_bf16(bytes)),
+    match values.coding() {
+        Coding::F32 => zip(run, dst, |dst, bytes| *dst += f32::from_le_bytes(bytes)),
+        Coding::Bf16 => zip(run, dst, |dst, bytes| *dst += from_bf16(bytes)),
+        Coding::Levels(levels) => levels.each(run, dst.len(), |from, chunk| {
+            let dst = &mut dst[from..from + chunk.len()];
+            spardl_kernels::add_assign(Level::best(), dst, chunk);
+        }),
     }
     Ok(())
 }
@@ -168,14 +237,21 @@ pub(super) fn read_run<'a>(
     reader: &mut Reader<'a>,
     len: usize,
 ) -> Result<&'a [u8], DecodeError> {
-    reader.bytes(values.encoded_len(len))
+    match values.coding() {
+        Coding::Levels(levels) => levels.read_run(reader, len),
+        _ => reader.bytes(values.encoded_len(len)),
+    }
 }
 
-/// Appends the values of a run that [`read_run`] found.
-pub(super) fn append(values: ValueType, run: &[u8], out: &mut Vec<f32>) {
-    match values {
-        ValueType::F32 => out.extend(run.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b))),
-        ValueType::Bf16 => out.extend(run.as_chunks().0.iter().map(|&b| from_bf16(b))),
+/// Appends the `count` values of a run that [`read_run`] found.
+pub(super) fn append(values: ValueType, run: &[u8], count: usize, out: &mut Vec<f32>) {
+    match values.coding() {
+        Coding::F32 => out.extend(run.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b))),
+        Coding::Bf16 => out.extend(run.as_chunks().0.iter().map(|&b| from_bf16(b))),
+        Coding::Levels(levels) => {
+            out.reserve(count);
+            levels.each(run, count, |_, chunk| out.extend_from_slice(chunk));
+        }
     }
 }
 
