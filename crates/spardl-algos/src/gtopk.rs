@@ -26,6 +26,7 @@
 //! values into f64; no barriers; the residual rule. With bf16 values each merged list is rounded once and the merging worker
 //! keeps the errors.
 
+use spardl_core::codec::Block;
 use spardl_core::phase::Broadcast;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
@@ -172,15 +173,9 @@ impl Worker {
         self.selector.partition().len()
     }
 
-    fn bound(&self) -> usize {
-        self.config.codec.list_bound(self.len(), self.k)
-    }
-
-    fn item(&self) -> Vec<u8> {
-        let mut item = Vec::new();
-        let codec = self.config.codec;
-        codec.encode_entries(0, self.len(), &self.own, &mut item);
-        item
+    /// How the lists travel: the bucket is one block.
+    fn block(&self) -> Block {
+        Block::new(self.config.codec, self.selector.partition(), 0, self.k)
     }
 
     /// The round of a level: a list goes from the odd multiples of the gap to the even ones, where there is one.
@@ -190,12 +185,12 @@ impl Worker {
         let round = Round::new();
         if position % (2 * gap) == gap {
             self.entries_sent += self.own.len() as u64;
-            let item = self.item();
+            let item = self.block().item(&self.own);
             let mut payload = Payload::with_capacity(item.len());
             payload.body_mut().extend_from_slice(&item);
             round.send(everyone.rank(position - gap), payload)
         } else if position.is_multiple_of(2 * gap) && position + gap < everyone.size() {
-            round.expect(everyone.rank(position + gap), self.bound())
+            round.expect(everyone.rank(position + gap), self.block().bound())
         } else {
             round
         }
@@ -210,11 +205,9 @@ impl Worker {
         if received.is_empty() {
             return Ok(());
         }
-        let (codec, len) = (self.config.codec, self.len());
+        let codec = self.config.codec;
         let mut theirs = Entries::default();
-        received.read(0, |reader| {
-            codec.decode_entries(reader, 0, len, self.k, &mut theirs)
-        })?;
+        received.read(0, |reader| self.block().decode(reader, &mut theirs))?;
         let error = codec.values.max_relative_error();
         if is_huge(&self.own, error) || is_huge(&theirs, error) {
             feedback.flag_non_finite();
@@ -231,19 +224,18 @@ impl Worker {
     fn descend(&mut self) -> Broadcast {
         let everyone = self.world.everyone();
         let item = if everyone.position() == 0 {
-            self.item()
+            self.block().item(&self.own)
         } else {
             Vec::new()
         };
-        Broadcast::new(everyone, 0, item, self.bound())
+        Broadcast::new(everyone, 0, item, self.block().bound())
     }
 
     fn finish(&mut self, feedback: &mut Feedback, item: Broadcast) -> Result<(), ProtocolError> {
-        let (codec, len) = (self.config.codec, self.len());
+        let len = self.len();
         let mut finals = Entries::default();
-        item.into_items().read(0, |reader| {
-            codec.decode_entries(reader, 0, len, self.k, &mut finals)
-        })?;
+        item.into_items()
+            .read(0, |reader| self.block().decode(reader, &mut finals))?;
         self.entries_sent += self.copies * finals.len() as u64;
         self.update = list::into_update(finals, len);
         // Where nothing was added to the selector this is also the published rule: what was sent and became final is cleared.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use spardl_core::codec::Block;
 use spardl_core::phase::AllGather;
 use spardl_core::{
     Codec, Cost, Entries, Feedback, HEADER_LEN, Input, Machine, MethodStats, Partition,
@@ -77,13 +78,16 @@ impl<S: Select> Worker<S> {
         }
     }
 
+    /// How the lists travel: the bucket is one block.
+    fn block(&self) -> Block {
+        Block::new(self.codec, self.selector.partition(), 0, self.most)
+    }
+
     fn finish(&mut self, feedback: &mut Feedback, gather: AllGather) -> Result<(), ProtocolError> {
         let (items, len) = (gather.into_items(), self.selector.partition().len());
         let mut lists = vec![Entries::default(); self.world.size() as usize];
         for (from, list) in lists.iter_mut().enumerate() {
-            items.read(from, |reader| {
-                self.codec.decode_entries(reader, 0, len, self.most, list)
-            })?;
+            items.read(from, |reader| self.block().decode(reader, list))?;
         }
         let counts: Vec<usize> = lists.iter().map(Entries::len).collect();
         self.entries_sent = AllGather::entries_sent(self.world.rank().index(), &counts);
@@ -115,11 +119,10 @@ impl<S: Select> Machine for Worker<S> {
         let own = self
             .select
             .select(&mut self.selector, feedback, input, values);
-        let mut item = Vec::new();
-        self.codec.encode_entries(0, len, &own, &mut item);
+        let item = self.block().item(&own);
         let size = self.world.size() as usize;
         self.entries_sent = 0;
-        let bounds = vec![self.codec.list_bound(len, self.most); size];
+        let bounds = vec![self.block().bound(); size];
         self.gather = Some(AllGather::new(self.world.everyone(), item, bounds));
     }
 

@@ -29,8 +29,8 @@
 //!   the k-th are sent, so the k-th (and its ties) are destroyed in every step. It does not conserve.
 //! - Any n and P: even regions, where the original is wrong for n mod floor(n/P) != n mod P and divides by zero for n < P.
 
-use spardl_core::codec::{Reader, decode_values, encode_values};
-use spardl_core::phase::{AllGather, AllToAll, Items};
+use spardl_core::codec::{Block, Reader, decode_values, encode_values};
+use spardl_core::phase::{AllGather, AllToAll, Items, SplitReduce};
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Gradient, Group,
     HEADER_LEN, Input, Laws, Layout, Machine, MethodStats, Partition, ProtocolError, Received,
@@ -156,7 +156,7 @@ impl Algorithm for TopkDsa {
 #[derive(Debug)]
 enum Phase {
     /// The selections on their way to the owners.
-    Split(AllToAll),
+    Split(SplitReduce),
     /// The sums of the regions on their way to everybody.
     Gather(AllGather),
     /// Between steps.
@@ -194,52 +194,31 @@ impl Worker {
     }
 
     fn split(&mut self) -> Phase {
-        let own = self.group.position();
-        let mut outgoing = vec![Vec::new(); self.group.size()];
+        let Regions { codec, partition } = &self.regions;
         let mut errors = Entries::default();
-        for (region, item) in outgoing.iter_mut().enumerate() {
-            if region != own {
-                let (range, values) = (
-                    self.regions.partition.range(region),
-                    self.regions.codec.values,
-                );
-                let part = list::cut(&self.selection, range, values, &mut errors);
-                self.entries_sent += part.len() as u64;
-                self.regions
-                    .encode_list(region, &part.indices, &part.values, item);
-            }
-        }
+        let lists = (*codec, self.k);
+        let split = SplitReduce::new(
+            self.group,
+            &self.selection,
+            partition,
+            lists,
+            PEERS_PER_ROUND,
+            &mut errors,
+        );
+        self.entries_sent += split.entries_sent();
         self.selector.add(0, errors);
-        let bound = self.regions.list_bound(own, self.k);
-        Phase::Split(AllToAll::new(self.group, outgoing, bound, PEERS_PER_ROUND))
+        Phase::Split(split)
     }
 
-    /// Adds up the own region in rank order; the rounding errors of the sums stay here.
-    fn reduce(&mut self, items: &Items) -> Result<Phase, ProtocolError> {
+    /// Puts the sum of the own region forward; what the value type takes from it stays here.
+    fn reduce(&mut self, sum: &Entries) -> Phase {
         let (own, regions) = (self.group.position(), &self.regions);
-        let mut lists = vec![Entries::default(); self.group.size()];
-        for (from, list) in lists.iter_mut().enumerate() {
-            if from == own {
-                let (indices, values) = list::within(&self.selection, regions.partition.range(own));
-                list.indices.extend_from_slice(indices);
-                list.values.extend_from_slice(values);
-            } else {
-                items.read(from, |reader| {
-                    let (start, len) = regions.span(own);
-                    regions
-                        .codec
-                        .decode_entries(reader, start, len, self.k, list)
-                })?;
-            }
-        }
-        let end = regions.partition.range(own).end as u32;
-        let sum = list::sum_all(&lists, end);
-        let (sums, left) = list::split_top(&sum, sum.len(), regions.codec.values);
+        let (sums, left) = list::split_top(sum, sum.len(), regions.codec.values);
         let mut item = Vec::new();
         regions.encode(own, &sums, &mut item);
         let bounds = regions.bounds(self.k);
         self.selector.add(0, left);
-        Ok(Phase::Gather(AllGather::new(self.group, item, bounds)))
+        Phase::Gather(AllGather::new(self.group, item, bounds))
     }
 
     fn finish(&mut self, feedback: &mut Feedback, items: &Items) -> Result<(), ProtocolError> {
@@ -281,7 +260,7 @@ impl Machine for Worker {
                 return Ok(round);
             }
             self.phase = match std::mem::replace(&mut self.phase, Phase::Idle) {
-                Phase::Split(exchange) => self.reduce(&exchange.into_items())?,
+                Phase::Split(exchange) => self.reduce(&exchange.into_sum()?),
                 Phase::Gather(gather) => {
                     self.finish(feedback, &gather.into_items())?;
                     Phase::Idle
@@ -329,16 +308,9 @@ impl Regions {
         }
     }
 
-    fn span(&self, region: usize) -> (u32, u32) {
-        (
-            self.partition.start(region),
-            self.partition.block_len(region),
-        )
-    }
-
-    fn list_bound(&self, region: usize, most: usize) -> usize {
-        self.codec
-            .list_bound(self.partition.block_len(region), most)
+    /// How lists of at most `max` entries of a region travel.
+    fn block(&self, region: usize, max: usize) -> Block {
+        Block::new(self.codec, &self.partition, region, max)
     }
 
     /// The bytes of a run. Values that share a scale are quantised as a list, which a run with zeros between them would change.
@@ -355,25 +327,20 @@ impl Regions {
     fn bounds(&self, k: usize) -> Vec<usize> {
         let workers = self.partition.blocks();
         let most = k.saturating_mul(workers);
-        let bound = |region| 1 + self.list_bound(region, most).min(self.run_len(region));
+        let bound = |region| 1 + self.block(region, most).bound().min(self.run_len(region));
         (0..workers).map(bound).collect()
     }
 
-    fn encode_list(&self, region: usize, indices: &[u32], values: &[f32], out: &mut Vec<u8>) {
-        let (start, len) = self.span(region);
-        self.codec.encode(start, len, indices, values, out);
-    }
-
     fn encode(&self, region: usize, sums: &Entries, out: &mut Vec<u8>) {
-        let (start, len) = self.span(region);
-        if self.codec.list_len(len, sums.len()) <= self.run_len(region) {
+        let block = self.block(region, sums.len());
+        if self.codec.list_len(block.len(), sums.len()) <= self.run_len(region) {
             out.push(LIST);
-            self.encode_list(region, &sums.indices, &sums.values, out);
+            block.encode(sums, out);
             return;
         }
-        let mut run = vec![0.0; len as usize];
+        let mut run = vec![0.0; block.len() as usize];
         for (&index, &value) in sums.indices.iter().zip(&sums.values) {
-            run[(index - start) as usize] = value;
+            run[(index - block.range.start) as usize] = value;
         }
         out.push(RUN);
         encode_values(self.codec.values, &run, out);
@@ -387,7 +354,8 @@ impl Regions {
         indices: &mut Vec<u32>,
         values: &mut Vec<f32>,
     ) -> Result<(), DecodeError> {
-        let (start, len) = self.span(region);
+        let block = self.block(region, most);
+        let (start, len) = (block.range.start, block.len());
         match reader.u8()? {
             LIST => self.codec.decode(reader, start, len, most, indices, values),
             RUN => {

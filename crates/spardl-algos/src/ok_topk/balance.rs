@@ -9,9 +9,8 @@
 
 use std::ops::Range;
 
+use spardl_core::codec::Block;
 use spardl_core::{Entries, Group, Payload, ProtocolError, Received, Round, list};
-
-use super::span::Span;
 
 /// When the shares of the owners are balanced before the all-gather; never in an exact step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,24 +98,27 @@ impl Plan {
         &self,
         group: Group,
         share: &Entries,
-        regions: &[Span],
+        regions: &[Block],
         errors: &mut Entries,
     ) -> Round {
         let (own, mut round) = (group.position(), Round::new());
         for peer in (0..group.size()).filter(|&peer| peer != own) {
             let (out, back) = (self.slice(own, peer), self.slice(peer, own));
             if !out.is_empty() {
-                let mut payload = Payload::with_capacity(regions[own].bound_for(out.len()));
+                let mut payload = Payload::with_capacity(part_of(&regions[own], out.len()).bound());
                 let mut part = Entries {
                     indices: share.indices[out.clone()].to_vec(),
                     values: share.values[out].to_vec(),
                 };
                 list::quantise(regions[own].codec.values, &mut part, errors);
-                regions[own].encode(&part.indices, &part.values, payload.body_mut());
+                regions[own].encode(&part, payload.body_mut());
                 round = round.send(group.rank(peer), payload);
             }
             if !back.is_empty() {
-                round = round.expect(group.rank(peer), regions[peer].bound_for(back.len()));
+                round = round.expect(
+                    group.rank(peer),
+                    part_of(&regions[peer], back.len()).bound(),
+                );
             }
         }
         round
@@ -127,7 +129,7 @@ impl Plan {
         &self,
         own: usize,
         share: &Entries,
-        regions: &[Span],
+        regions: &[Block],
         received: Received<'_>,
     ) -> Result<Entries, ProtocolError> {
         let (mut piece, mut next) = (Entries::default(), 0);
@@ -139,12 +141,8 @@ impl Plan {
                     .extend_from_slice(&share.indices[slice.clone()]);
                 piece.values.extend_from_slice(&share.values[slice]);
             } else {
-                let most = slice.len();
-                let span = Span {
-                    most,
-                    ..regions[from]
-                };
-                received.read(next, |reader| span.decode(reader, &mut piece))?;
+                let block = part_of(&regions[from], slice.len());
+                received.read(next, |reader| block.decode(reader, &mut piece))?;
                 next += 1;
             }
         }
@@ -152,18 +150,25 @@ impl Plan {
     }
 
     /// How the lists of the pieces travel: each spans the regions that it has entries of.
-    pub(super) fn pieces(&self, regions: &[Span]) -> Vec<Span> {
+    pub(super) fn pieces(&self, regions: &[Block]) -> Vec<Block> {
         let piece = |to: usize| {
             let first = self.sources(to).next().unwrap_or(0);
             let last = self.sources(to).last().unwrap_or(0);
-            let start = regions[first].start;
-            Span {
-                len: regions[last].start + regions[last].len - start,
-                most: self.piece_len(to),
-                ..regions[first]
+            Block {
+                codec: regions[first].codec,
+                range: regions[first].range.start..regions[last].range.end,
+                max: self.piece_len(to),
             }
         };
         (0..regions.len()).map(piece).collect()
+    }
+}
+
+/// The block, for lists of at most `max` entries.
+fn part_of(region: &Block, max: usize) -> Block {
+    Block {
+        max,
+        ..region.clone()
     }
 }
 

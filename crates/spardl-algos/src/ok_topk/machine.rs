@@ -1,6 +1,7 @@
 //! One worker's side of Ok-Topk.
 
-use spardl_core::phase::{AllGather, AllReduce, AllToAll, Items};
+use spardl_core::codec::Block;
+use spardl_core::phase::{AllGather, AllReduce, Items, SplitReduce};
 use spardl_core::{
     ConfigError, DecodeError, Entries, Feedback, Group, Input, Machine, MethodState, MethodStats,
     Partition, ProtocolError, Received, Round, Selector, SparseVec, Update, ValueType, World, list,
@@ -9,7 +10,6 @@ use spardl_core::{
 use super::balance::{Balance, Plan, is_skewed};
 use super::controller::Controller;
 use super::local::{least, mean_cuts, propose_cuts, select};
-use super::span::Span;
 use super::{CAP, OkTopk, PEERS_PER_ROUND};
 
 /// Where in the step the worker is.
@@ -18,13 +18,13 @@ enum Phase {
     /// The sums of all proposed cuts on their way.
     Repartition(AllReduce, Vec<i64>),
     /// The selections on their way to the owners of the regions.
-    Split(AllToAll),
+    Split(SplitReduce),
     /// The sizes of the shares on their way.
     Counts(AllGather),
     /// Balance: the one round that turns shares into pieces, until it is asked for.
     Moves(Plan, Option<Round>),
     /// The shares or pieces on their way to everybody.
-    Gather(AllGather, Vec<Span>),
+    Gather(AllGather, Vec<Block>),
     /// Between steps.
     Idle,
 }
@@ -75,17 +75,12 @@ impl Worker {
         self.k.saturating_mul(times)
     }
 
-    fn region(&self, region: usize) -> Span {
+    fn region(&self, region: usize) -> Block {
         let regions = &self.control.regions;
-        Span {
-            codec: self.config.codec,
-            start: regions.start(region),
-            len: regions.block_len(region),
-            most: self.cap(),
-        }
+        Block::new(self.config.codec, regions, region, self.cap())
     }
 
-    fn regions(&self) -> Vec<Span> {
+    fn regions(&self) -> Vec<Block> {
         (0..self.group.size()).map(|r| self.region(r)).collect()
     }
 
@@ -108,41 +103,24 @@ impl Worker {
     // Split and reduce: every selected entry to the owner of its region.
 
     fn split(&mut self) -> Phase {
-        let (own, workers) = (self.group.position(), self.group.size());
-        let mut outgoing = vec![Vec::new(); workers];
+        let (codec, regions) = (self.config.codec, &self.control.regions);
         let mut errors = Entries::default();
-        for (region, item) in outgoing.iter_mut().enumerate() {
-            if region != own {
-                let range = self.control.regions.range(region);
-                let part = list::cut(&self.selection, range, self.values(), &mut errors);
-                self.region(region)
-                    .encode(&part.indices, &part.values, item);
-                self.entries_sent += part.len() as u64;
-            }
-        }
+        let lists = (codec, self.cap());
+        let split = SplitReduce::new(
+            self.group,
+            &self.selection,
+            regions,
+            lists,
+            PEERS_PER_ROUND,
+            &mut errors,
+        );
+        self.entries_sent += split.entries_sent();
         self.selector.add(0, errors);
-        let bound = self.region(own).bound();
-        Phase::Split(AllToAll::new(self.group, outgoing, bound, PEERS_PER_ROUND))
+        Phase::Split(split)
     }
 
-    fn selected_in(&self, region: usize) -> (&[u32], &[f32]) {
-        list::within(&self.selection, self.control.regions.range(region))
-    }
-
-    /// Adds up the own region in rank order and keeps what is put forward.
-    fn reduce(&mut self, items: &Items) -> Result<(), ProtocolError> {
-        let (own, span) = (self.group.position(), self.region(self.group.position()));
-        let mut lists = vec![Entries::default(); self.group.size()];
-        for (from, list) in lists.iter_mut().enumerate() {
-            if from == own {
-                let (indices, values) = self.selected_in(own);
-                list.indices.extend_from_slice(indices);
-                list.values.extend_from_slice(values);
-            } else {
-                items.read(from, |reader| span.decode(reader, list))?;
-            }
-        }
-        let sum = list::sum_all(&lists, span.start + span.len);
+    /// Keeps what is put forward of the sum of the own region.
+    fn reduce(&mut self, sum: &Entries) {
         let reached = match self.control.global() {
             Some(threshold) if !self.exact => {
                 let limit = list::magnitude(threshold);
@@ -151,14 +129,13 @@ impl Worker {
             }
             _ => sum.len(),
         };
-        let (share, left) = list::split_top(&sum, reached.min(self.cap()), self.values());
+        let (share, left) = list::split_top(sum, reached.min(self.cap()), self.values());
         if !self.values().is_exact() {
             // The rounding errors of the sums stay with the owner. Entries that were not put forward are added as well, and
             // ignored: their indices do not become final.
             self.selector.add(0, left);
         }
         self.share = share;
-        Ok(())
     }
 
     // Balance and all-gather.
@@ -181,20 +158,17 @@ impl Worker {
         self.gather(self.regions())
     }
 
-    fn gather(&self, spans: Vec<Span>) -> Phase {
-        let own = &spans[self.group.position()];
-        let mut item = Vec::new();
-        own.encode(&self.share.indices, &self.share.values, &mut item);
-        let bounds = spans.iter().map(Span::bound).collect();
-        Phase::Gather(AllGather::new(self.group, item, bounds), spans)
+    fn gather(&self, blocks: Vec<Block>) -> Phase {
+        let own = &blocks[self.group.position()];
+        let item = own.item(&self.share);
+        let bounds = blocks.iter().map(Block::bound).collect();
+        Phase::Gather(AllGather::new(self.group, item, bounds), blocks)
     }
 
     fn after_counts(&mut self, items: &Items) -> Result<Phase, ProtocolError> {
         let read_count = |worker: usize| {
-            let max = self
-                .region(worker)
-                .most
-                .min(self.region(worker).len as usize);
+            let region = self.region(worker);
+            let max = region.max.min(region.len() as usize);
             items.read(worker, |reader| match reader.u32()? {
                 got if got as usize > max => Err(DecodeError::TooMany {
                     max,
@@ -223,23 +197,13 @@ impl Worker {
         &mut self,
         feedback: &mut Feedback,
         items: &Items,
-        spans: &[Span],
+        blocks: &[Block],
     ) -> Result<(), ProtocolError> {
         self.update.clear();
-        let mut counts = Vec::with_capacity(spans.len());
-        for (from, span) in spans.iter().enumerate() {
+        let mut counts = Vec::with_capacity(blocks.len());
+        for (from, block) in blocks.iter().enumerate() {
             let before = self.update.nnz();
-            items.read(from, |reader| {
-                self.update.extend_with(|indices, values| {
-                    let Span {
-                        codec,
-                        start,
-                        len,
-                        most,
-                    } = *span;
-                    codec.decode(reader, start, len, most, indices, values)
-                })
-            })?;
+            items.read(from, |reader| block.extend(reader, &mut self.update))?;
             counts.push(self.update.nnz() - before);
         }
         self.entries_sent += AllGather::entries_sent(self.group.position(), &counts);
@@ -336,13 +300,13 @@ impl Machine for Worker {
                     self.split()
                 }
                 Phase::Split(exchange) => {
-                    self.reduce(&exchange.into_items())?;
+                    self.reduce(&exchange.into_sum()?);
                     self.after_reduce()
                 }
                 Phase::Counts(gather) => self.after_counts(&gather.into_items())?,
                 Phase::Moves(plan, _) => self.gather(plan.pieces(&self.regions())),
-                Phase::Gather(gather, spans) => {
-                    self.finish(feedback, &gather.into_items(), &spans)?;
+                Phase::Gather(gather, blocks) => {
+                    self.finish(feedback, &gather.into_items(), &blocks)?;
                     Phase::Idle
                 }
                 Phase::Idle => Phase::Idle,

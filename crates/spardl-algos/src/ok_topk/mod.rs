@@ -55,7 +55,6 @@ mod cost;
 mod local;
 mod machine;
 mod residual;
-mod span;
 #[cfg(test)]
 mod tests;
 

@@ -1,12 +1,11 @@
 //! One worker's side of SparDL.
 
-use spardl_core::codec::Reader;
+use spardl_core::codec::Block;
 use spardl_core::phase::AllGather;
 use spardl_core::schedule::{Scatter, reduce_scatter};
 use spardl_core::{
-    Codec, ConfigError, DecodeError, Entries, Feedback, Group, Input, Machine, MethodState,
-    MethodStats, Partition, Payload, ProtocolError, Received, Round, Selector, SparseVec, Update,
-    list,
+    ConfigError, Entries, Feedback, Group, Input, Machine, MethodState, MethodStats, Partition,
+    Payload, ProtocolError, Received, Round, Selector, SparseVec, Update, list,
 };
 
 use super::inter_team::AdaptiveLength;
@@ -70,12 +69,7 @@ impl Worker {
 
     fn block_at(&self, block: usize) -> Block {
         let blocks = self.selector.partition();
-        Block {
-            codec: self.config.codec,
-            start: blocks.start(block),
-            len: blocks.block_len(block),
-            quota: self.quotas[block],
-        }
+        Block::new(self.config.codec, blocks, block, self.quotas[block])
     }
 
     /// Do the teams synchronise by B-SAG?
@@ -86,12 +80,12 @@ impl Worker {
     /// Are the lists of B-SAG shorter than the quota? Not when that is the whole block, which no union exceeds.
     fn shortens_lists(&self) -> bool {
         let block = self.block();
-        self.gathers_columns() && block.quota < block.len as usize
+        self.gathers_columns() && block.max < block.len() as usize
     }
 
     /// How many entries of its own block this worker puts forward.
     fn own_quota(&mut self) -> usize {
-        let quota = self.block().quota;
+        let quota = self.block().max;
         if self.shortens_lists() {
             self.length.length(quota, self.column.size())
         } else {
@@ -114,7 +108,7 @@ impl Worker {
             self.scratch.clear();
             let values = self.config.codec.values;
             let (selector, work) = (&mut self.selector, feedback.work());
-            selector.take_top(block, work, wire.quota, values, &mut self.scratch);
+            selector.take_top(block, work, wire.max, values, &mut self.scratch);
             self.entries_sent += self.scratch.len() as u64;
             wire.encode(&self.scratch, payload.body_mut());
         }
@@ -202,7 +196,7 @@ impl Worker {
         self.flag_if_huge(feedback, &lists);
         let sum = list::sum_all(&lists, self.update.len());
         if self.shortens_lists() {
-            self.length.learn(sum.len(), self.block().quota, teams);
+            self.length.learn(sum.len(), self.block().max, teams);
         }
         self.keep_top(&sum, teams);
         Ok(())
@@ -228,7 +222,7 @@ impl Worker {
     /// Keeps the quota of a sum that `group` teams hold identically. The rest, and the rounding errors, go whole to one of
     /// them, which rotates with the step: shares could not be represented exactly.
     fn keep_top(&mut self, sum: &Entries, group: usize) {
-        let (kept, left) = list::split_top(sum, self.block().quota, self.config.codec.values);
+        let (kept, left) = list::split_top(sum, self.block().max, self.config.codec.values);
         self.own = kept;
         if self.column.position() % group == (self.step % group as u64) as usize {
             let block = self.team.position();
@@ -256,12 +250,7 @@ impl Worker {
         let mut ends = Vec::with_capacity(self.team.size());
         for block in 0..self.team.size() {
             let (wire, update) = (self.block_at(block), &mut self.update);
-            items.read(block, |reader| {
-                update.extend_with(|indices, values| {
-                    wire.codec
-                        .decode(reader, wire.start, wire.len, wire.quota, indices, values)
-                })
-            })?;
+            items.read(block, |reader| wire.extend(reader, update))?;
             ends.push(update.nnz());
         }
         let mut first = 0;
@@ -373,36 +362,5 @@ impl Machine for Worker {
     fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
         self.length = AdaptiveLength::load(state)?;
         Ok(())
-    }
-}
-
-/// How one block travels.
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    codec: Codec,
-    start: u32,
-    len: u32,
-    quota: usize,
-}
-
-impl Block {
-    fn bound(&self) -> usize {
-        self.codec.list_bound(self.len, self.quota)
-    }
-
-    fn encode(&self, entries: &Entries, out: &mut Vec<u8>) {
-        self.codec
-            .encode_entries(self.start, self.len, entries, out);
-    }
-
-    fn item(&self, entries: &Entries) -> Vec<u8> {
-        let mut item = Vec::with_capacity(self.codec.list_len(self.len, entries.len()));
-        self.encode(entries, &mut item);
-        item
-    }
-
-    fn decode(&self, reader: &mut Reader<'_>, entries: &mut Entries) -> Result<(), DecodeError> {
-        self.codec
-            .decode_entries(reader, self.start, self.len, self.quota, entries)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use spardl_algos::SparDl;
-use spardl_core::codec::Reader;
+use spardl_core::codec::{Block, Reader};
 use spardl_core::schedule::{Scatter, all_gather, reduce_scatter};
 use spardl_core::{Codec, Entries, HEADER_LEN, Partition};
 use spardl_sim::Fault;
@@ -204,9 +204,9 @@ fn count_entries(
     let mut reader = Reader::new(&bytes[HEADER_LEN..]);
     let mut entries = 0;
     for block in sent {
-        let (start, len) = (blocks.start(block), blocks.block_len(block));
+        let max = blocks.block_len(block) as usize;
         let mut list = Entries::default();
-        Codec::default().decode_entries(&mut reader, start, len, len as usize, &mut list)?;
+        Block::new(Codec::default(), blocks, block, max).decode(&mut reader, &mut list)?;
         entries += list.len();
     }
     reader.finish()?;

@@ -41,15 +41,17 @@
 //! Reading checks all that a later step relies on: count, order, range, no zero values. It does not
 //! check that the sender chose the smaller coding, nor the unused bits after the last low part.
 
+mod block;
 mod reader;
 mod values;
 
+pub use block::Block;
 pub use reader::Reader;
 pub use values::{ValueType, add_values, decode_values, encode_values};
 
 use std::fmt;
 
-use spardl_kernels::{Entries, Level, elias_fano};
+use spardl_kernels::{Level, elias_fano};
 
 use crate::error::DecodeError;
 
@@ -232,33 +234,6 @@ impl Codec {
         let (coding, count) = read_prefix(reader, block_len, max_count)?;
         let bytes = reader.bytes(coding.len(block_len, count))?;
         coding.read(bytes, start, block_len, count, indices)
-    }
-
-    /// [`Codec::encode`] of a list of entries.
-    pub fn encode_entries(&self, start: u32, block_len: u32, list: &Entries, out: &mut Vec<u8>) {
-        self.encode(start, block_len, &list.indices, &list.values, out);
-    }
-
-    /// [`Codec::decode`] to the end of a list of entries.
-    ///
-    /// # Errors
-    /// As [`Codec::decode`].
-    pub fn decode_entries(
-        &self,
-        reader: &mut Reader<'_>,
-        start: u32,
-        block_len: u32,
-        max_count: usize,
-        list: &mut Entries,
-    ) -> Result<(), DecodeError> {
-        self.decode(
-            reader,
-            start,
-            block_len,
-            max_count,
-            &mut list.indices,
-            &mut list.values,
-        )
     }
 
     fn coding(&self, block_len: u32, count: usize) -> Coding {

@@ -19,12 +19,14 @@ mod all_reduce;
 mod all_to_all;
 mod broadcast;
 mod keeping_reduce;
+mod split_reduce;
 
 pub use all_gather::AllGather;
 pub use all_reduce::{AllReduce, Element, all_reduce_bytes, all_reduce_elements};
 pub use all_to_all::AllToAll;
 pub use broadcast::Broadcast;
 pub use keeping_reduce::KeepingReduce;
+pub use split_reduce::SplitReduce;
 
 use crate::codec::Reader;
 use crate::error::{DecodeError, ProtocolError};
