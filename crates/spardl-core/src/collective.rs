@@ -9,11 +9,13 @@ mod kept;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::error::{ConfigError, DecodeError, ProtocolError};
 use crate::feedback::Feedback;
 use crate::gradient::Input;
 use crate::header::{FLAG_NON_FINITE, Fingerprint, HEADER_LEN, Header, MAX_BODY};
+use crate::parallel::Parallel;
 use crate::sparse::SparseVec;
 use crate::state::MethodState;
 use crate::world::{Rank, World};
@@ -397,6 +399,11 @@ impl Collective {
     /// Says which bucket this is, so that a message of another one is refused by name. Bucket 0 unless said.
     pub const fn set_bucket(&mut self, bucket: u32) {
         self.fingerprint.set_bucket(bucket);
+    }
+
+    /// Lets this worker use several threads from the next step on. The bits are the same for any number of them.
+    pub fn set_threads(&mut self, threads: Arc<dyn Parallel>) {
+        self.feedback.set_threads(threads);
     }
 
     /// The length of the bucket.

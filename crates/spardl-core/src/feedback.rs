@@ -8,11 +8,13 @@
 //! ```
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use spardl_kernels::{Entries, Level};
 
 use crate::error::ConfigError;
 use crate::gradient::Gradient;
+use crate::parallel::{Parallel, Serial, cut, for_each};
 
 /// The two arrays of a worker: 2n words, or n for methods that keep no residual.
 #[derive(Debug)]
@@ -22,6 +24,9 @@ pub struct Feedback {
     keeps: bool,
     non_finite: bool,
     level: Level,
+    threads: Arc<dyn Parallel>,
+    /// Lists that pieces of the pass find entries in, kept for their memory.
+    spare: Vec<Entries>,
 }
 
 /// A run of elements of the pass, and what to look for there.
@@ -41,6 +46,36 @@ impl<'a> Span<'a> {
             range,
             threshold,
             found,
+        }
+    }
+}
+
+/// A part of a span, for one thread.
+struct Piece<'a> {
+    range: Range<usize>,
+    threshold: f32,
+    work: &'a mut [f32],
+    found: Result<&'a mut Entries, Entries>,
+    finite: bool,
+}
+
+impl Piece<'_> {
+    fn accumulate(&mut self, level: Level, residual: Option<&[f32]>, gradient: Gradient<'_>) {
+        let (first, threshold) = (self.range.start, self.threshold);
+        let found = self.found.as_mut().map_or_else(|own| own, |found| *found);
+        for (range, slice) in gradient.pieces(self.range.clone()) {
+            let work = &mut self.work[range.start - first..range.end - first];
+            let base = range.start as u32;
+            let finite = match residual.map(|residual| &residual[range]) {
+                Some(residual) => {
+                    spardl_kernels::accumulate(level, residual, slice, work, base, threshold, found)
+                }
+                None => spardl_kernels::copy(level, slice, work),
+            };
+            if !finite {
+                self.finite = false;
+                return;
+            }
         }
     }
 }
@@ -71,7 +106,19 @@ impl Feedback {
             keeps,
             non_finite: false,
             level: Level::best(),
+            threads: Arc::new(Serial),
+            spare: Vec::new(),
         }
+    }
+
+    /// Uses these threads from the next pass on.
+    pub(crate) fn set_threads(&mut self, threads: Arc<dyn Parallel>) {
+        self.threads = threads;
+    }
+
+    /// The threads that this worker may use.
+    pub fn threads(&self) -> &Arc<dyn Parallel> {
+        &self.threads
     }
 
     /// The length of the bucket.
@@ -105,8 +152,8 @@ impl Feedback {
     /// found, and all workers will skip the step.
     pub fn accumulate(&mut self, gradient: Gradient<'_>, mut spans: Vec<Span<'_>>) {
         debug_assert!(covers(&spans, self.len()), "the spans cover the bucket");
-        for span in &mut spans {
-            self.accumulate_span(gradient, span);
+        if !self.non_finite {
+            self.pass(gradient, &mut spans);
         }
         if self.non_finite {
             self.work.fill(0.0);
@@ -114,21 +161,41 @@ impl Feedback {
         }
     }
 
-    fn accumulate_span(&mut self, gradient: Gradient<'_>, span: &mut Span<'_>) {
-        let (level, threshold) = (self.level, span.threshold);
-        for (range, piece) in gradient.pieces(span.range.clone()) {
-            if self.non_finite {
-                return;
+    fn pass(&mut self, gradient: Gradient<'_>, spans: &mut [Span<'_>]) {
+        let mut pieces = Vec::new();
+        let mut work = &mut self.work[..];
+        for span in spans.iter_mut() {
+            let mut found = Some(&mut *span.found);
+            for range in cut(&*self.threads, span.range.clone(), 1) {
+                let (here, rest) = work.split_at_mut(range.len());
+                work = rest;
+                pieces.push(Piece {
+                    range,
+                    threshold: span.threshold,
+                    work: here,
+                    // The first piece of a span writes where all will be, the others beside it.
+                    found: found
+                        .take()
+                        .ok_or_else(|| self.spare.pop().unwrap_or_default()),
+                    finite: true,
+                });
             }
-            let work = &mut self.work[range.clone()];
-            let finite = if self.keeps {
-                let (residual, base) = (&self.residual[range.clone()], range.start as u32);
-                let found = &mut *span.found;
-                spardl_kernels::accumulate(level, residual, piece, work, base, threshold, found)
-            } else {
-                spardl_kernels::copy(level, piece, work)
-            };
-            self.non_finite = !finite;
+        }
+        let residual = self.keeps.then_some(&self.residual[..]);
+        for_each(&*self.threads, &mut pieces, |piece| {
+            piece.accumulate(self.level, residual, gradient);
+        });
+        let mut all: Option<&mut Entries> = None;
+        for piece in pieces {
+            self.non_finite |= !piece.finite;
+            match (piece.found, &mut all) {
+                (Ok(first), _) => all = Some(first),
+                (Err(mut more), Some(all)) => {
+                    all.append(&mut more);
+                    self.spare.push(more);
+                }
+                (Err(_), None) => unreachable!("a span begins with its own list"),
+            }
         }
     }
 

@@ -15,6 +15,7 @@
 //! | [`phase`] | small machines to build methods from: all-gather, all-reduce, broadcast, all-to-all |
 //! | [`select`] | exact top-q per block in one pass |
 //! | [`gradient`], [`feedback`] | what a worker contributes; its residual and working copy |
+//! | [`parallel`] | several cores for one worker |
 //! | [`list`] | sums and splits of sorted lists |
 //! | [`codec`] | lists and values to bytes and back |
 //! | [`sparse`], [`state`], [`error`] | sparse vectors, saved state, errors by who must act |
@@ -29,6 +30,7 @@ pub mod feedback;
 pub mod gradient;
 mod header;
 pub mod list;
+pub mod parallel;
 pub mod partition;
 pub mod phase;
 pub mod schedule;
@@ -47,6 +49,7 @@ pub use error::{ConfigError, DecodeError, HeaderField, ProtocolError};
 pub use feedback::{Feedback, Span};
 pub use gradient::{Gradient, Input};
 pub use header::{Fingerprint, HEADER_LEN};
+pub use parallel::{Parallel, Serial};
 pub use partition::Partition;
 pub use select::Selector;
 pub use spardl_kernels::{Entries, Source};

@@ -9,6 +9,7 @@
 //! | [`transport`] | the trait, deadlines, errors, and how stale messages are told apart |
 //! | [`matching`] | the table that turns messages in any order into complete rounds |
 //! | [`threads`](mod@threads) | workers as threads of one process |
+//! | [`pool`](mod@pool) | several cores for one worker |
 //! | [`driver`] | many buckets over one transport |
 //! | [`error`] | why a step failed, by who must act |
 //! | [`report`] | what a step cost, and who waits for whom when one hangs |
@@ -22,6 +23,7 @@ pub mod driver;
 pub mod error;
 mod gather;
 pub mod matching;
+pub mod pool;
 pub mod report;
 mod run;
 pub mod threads;
@@ -32,6 +34,7 @@ pub use driver::{Driver, OnNonFinite};
 pub use error::DriveError;
 pub use gather::gather;
 pub use matching::{RoundTable, Stamp};
+pub use pool::{Pool, PoolError, pool};
 pub use report::{BucketReport, Counts, StepReport, WaitingOn};
 pub use threads::{ThreadsEndpoint, ThreadsTransport, threads};
 pub use transport::{BucketId, Connect, Deadline, Transport, TransportError};

@@ -39,6 +39,12 @@ impl Entries {
         self.values.reserve(additional);
     }
 
+    /// Moves the entries of `other` to the end of these; `other` keeps its memory.
+    pub fn append(&mut self, other: &mut Entries) {
+        self.indices.append(&mut other.indices);
+        self.values.append(&mut other.values);
+    }
+
     pub(crate) fn push(&mut self, index: u32, value: f32) {
         self.indices.push(index);
         self.values.push(value);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use spardl_kernels::{Entries, Level, Window};
 
-/// `known` plus the received `lists` in their order; where an index is not known yet, its value in `work` comes first.
+/// In `range`, `known` plus the received `lists` in their order; where an index is not known yet, its value in `work` comes first.
 pub(super) fn fold(
     window: &mut Window,
     kernels: Level,
@@ -14,8 +14,8 @@ pub(super) fn fold(
     lists: &[Entries],
     out: &mut Entries,
 ) {
-    out.reserve(known.len() + lists.iter().map(Entries::len).sum::<usize>());
-    let mut at = vec![0; lists.len() + 1];
+    let first = |list: &Entries| first_from(&list.indices, range.start);
+    let mut at: Vec<usize> = std::iter::once(known).chain(lists).map(first).collect();
     for start in range.step_by(Window::LEN) {
         window.move_to(start as u32);
         at[0] += window.put(&known.indices[at[0]..], &known.values[at[0]..]);
@@ -26,7 +26,7 @@ pub(super) fn fold(
     }
 }
 
-/// The entries of `known` whose indices are among `finals`.
+/// The entries of `known` in `range` whose indices are among `finals`.
 pub(super) fn intersect(
     window: &mut Window,
     kernels: Level,
@@ -35,10 +35,16 @@ pub(super) fn intersect(
     finals: &[u32],
     out: &mut Entries,
 ) {
-    let (mut at, mut at_final) = (0, 0);
+    let mut at = first_from(&known.indices, range.start);
+    let mut at_final = first_from(finals, range.start);
     for start in range.step_by(Window::LEN) {
         window.move_to(start as u32);
         at_final += window.mark(&finals[at_final..]);
         at += window.common(kernels, &known.indices[at..], &known.values[at..], out);
     }
+}
+
+/// The position of the first of the ascending indices that is not below `start`.
+fn first_from(indices: &[u32], start: usize) -> usize {
+    indices.partition_point(|&index| (index as usize) < start)
 }

@@ -14,9 +14,10 @@
 //! Ties go to the lower index; zeros are never selected.
 
 mod merge;
+mod pieces;
 mod ranks;
 
-use spardl_kernels::{Entries, Level, Window};
+use spardl_kernels::{Entries, Level};
 
 use crate::codec::ValueType;
 use crate::collective::MethodStats;
@@ -24,6 +25,7 @@ use crate::feedback::{Feedback, Span};
 use crate::gradient::Gradient;
 use crate::list::{drop_zeros, magnitude};
 use crate::partition::Partition;
+use pieces::Pieces;
 use ranks::{Limit, Ranks};
 
 /// What is known of a block in this step.
@@ -71,10 +73,9 @@ pub struct Selector {
     rescans: u64,
     selected: u64,
     ranks: Ranks,
-    spare: Entries,
     /// What quantising left of the entries just taken.
     rests: Vec<f32>,
-    window: Window,
+    pieces: Pieces,
 }
 
 impl Selector {
@@ -89,9 +90,8 @@ impl Selector {
             rescans: 0,
             selected: 0,
             ranks: Ranks::default(),
-            spare: Entries::default(),
             rests: Vec::new(),
-            window: Window::new(0),
+            pieces: Pieces::new(Level::best()),
         }
     }
 
@@ -121,6 +121,7 @@ impl Selector {
     /// (0: every non-zero; infinity: none).
     pub fn pass_above(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>, floors: &[f32]) {
         (self.rescans, self.selected) = (0, 0);
+        self.pieces.set_threads(feedback.threads());
         let blocks = self.overlays.iter_mut().zip(floors).enumerate();
         let spans = blocks.map(|(block, (overlay, &floor))| {
             overlay.entries.clear();
@@ -153,19 +154,11 @@ impl Selector {
         if overlay.pending.is_empty() {
             return;
         }
-        self.spare.clear();
+        let Overlay {
+            entries, pending, ..
+        } = overlay;
         let range = self.partition.range(block);
-        let (kernels, lists) = (self.kernels, &overlay.pending);
-        merge::fold(
-            &mut self.window,
-            kernels,
-            range,
-            work,
-            &overlay.entries,
-            lists,
-            &mut self.spare,
-        );
-        std::mem::swap(&mut overlay.entries, &mut self.spare);
+        self.pieces.fold(range, work, entries, pending);
         overlay.pending.clear();
     }
 
@@ -390,18 +383,8 @@ impl Selector {
     pub fn settle_final(&mut self, block: usize, work: &mut [f32], finals: &[u32]) {
         self.fold(block, work);
         let range = self.partition.range(block);
-        self.spare.clear();
         let known = &self.overlays[block].entries;
-        merge::intersect(
-            &mut self.window,
-            self.kernels,
-            range,
-            known,
-            finals,
-            &mut self.spare,
-        );
-        let Entries { indices, values } = &self.spare;
-        spardl_kernels::scatter(self.kernels, work, indices, values);
+        self.pieces.settle(range, work, known, finals);
     }
 
     /// Rule B, "keep where dropped": the current value everywhere.
