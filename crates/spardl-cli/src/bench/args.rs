@@ -69,9 +69,12 @@ pub(crate) struct Args {
     /// the same gradient.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["elements", "samples", "distribution", "correlation"])]
     pub(super) gradients: Option<PathBuf>,
-    /// Run the workers one after another on one thread and time only their local work.
+    /// Run the workers one after another and time only their local work.
     #[arg(long)]
     pub(super) local: bool,
+    /// Threads that each worker uses for its local work. With more than one, local work is timed by the wall clock.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: u16,
     /// Seconds until a worker that waits for another gives up.
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     pub(super) deadline: f64,
@@ -125,7 +128,8 @@ Columns of the text (names in JSON and CSV where they differ):
                largest entries of the sum over workers of residual + gradient (relative_error).
                A method that delivers other or more than k entries differs from T by those
   local        local work of one worker (select + merge) / the plain loop a[i] += b[i] on arrays
-               of the same length, one thread, CPU time, same run (local_ratio, stream_ms)
+               of the same length, one thread, same run (local_ratio, stream_ms); CPU time, or
+               wall time with --threads
   x_bare       MPI only: the messages of a step without local work, through the transport, over
                a bare loop of MPI_Irecv, MPI_Isend and MPI_Waitall with the same sizes and rounds;
                slowest rank (exchange_ratio = exchange_alone_ms / bare_ms)

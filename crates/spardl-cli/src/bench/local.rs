@@ -1,17 +1,21 @@
-//! The local work of the workers, one after another on one thread, against the plain loop over arrays of the same length.
+//! The local work of the workers, one after another, against the plain loop over arrays of the same length.
 //!
-//! Both are measured in CPU time of the thread, so that other programs on the machine count as little as possible.
+//! Both are measured in CPU time of the thread, so that other programs on the machine count as little as possible; with several
+//! threads per worker, in wall time.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
 use spardl_core::{Algorithm, Collective, MethodStats, Rank};
+use spardl_drive::pool;
 use spardl_sim::{Cluster, Probe};
 
 use super::Case;
 use super::accuracy::relative_error;
+use super::args::Args;
 use super::gradients::Gradients;
 use super::quality::same_bits;
 use super::row::Sent;
@@ -49,13 +53,14 @@ struct Stopwatch {
     select: Vec<Duration>,
     merge: Vec<Duration>,
     current: (usize, bool),
+    clock: Clock,
     since: Duration,
 }
 
 impl Probe for Stopwatch {
     fn enter(&mut self, rank: Rank, round: Option<u32>) {
         self.current = (rank.index(), round.is_none());
-        self.since = cpu_time();
+        self.since = self.clock.now();
     }
 
     fn leave(&mut self) {
@@ -65,7 +70,7 @@ impl Probe for Stopwatch {
         } else {
             &mut self.merge
         };
-        total[worker] += cpu_time() - self.since;
+        total[worker] += self.clock.now() - self.since;
     }
 }
 
@@ -82,6 +87,10 @@ pub(super) fn measure(
         args.iterations.min(5)
     };
     let mut cluster = Cluster::new(algorithm, case.workers, &case.layout)?;
+    let (clock, threads) = (Clock::of(args), pool(args.threads.into())?);
+    for worker in cluster.workers_mut() {
+        worker.set_threads(Arc::clone(&threads));
+    }
     let mut target = vec![0.0f32; case.layout.len() as usize];
     let (mut select, mut merge, mut slowest) = (Vec::new(), Vec::new(), Vec::new());
     let (mut streams, mut ratios) = (Vec::new(), Vec::new());
@@ -93,6 +102,7 @@ pub(super) fn measure(
             select: vec![Duration::ZERO; size],
             merge: vec![Duration::ZERO; size],
             current: (0, true),
+            clock,
             since: Duration::ZERO,
         };
         let inputs = gradients.all(step);
@@ -107,7 +117,11 @@ pub(super) fn measure(
             error = relative_error(workers, &inputs, case.k);
         }
         cluster.commit()?;
-        let stream = stream_ms(&mut target, gradients.of(step as usize % size, step + 1));
+        let stream = stream_ms(
+            clock,
+            &mut target,
+            gradients.of(step as usize % size, step + 1),
+        );
         if step < u64::from(args.warmup) {
             continue;
         }
@@ -148,17 +162,39 @@ pub(super) fn measure(
 }
 
 /// The yardstick: one pass of `a[i] += b[i]`.
-pub(super) fn stream_ms(a: &mut [f32], b: &[f32]) -> f64 {
-    let since = cpu_time();
+pub(super) fn stream_ms(clock: Clock, a: &mut [f32], b: &[f32]) -> f64 {
+    let since = clock.now();
     for (a, b) in a.iter_mut().zip(black_box(b)) {
         *a += b;
     }
     black_box(&*a);
-    (cpu_time() - since).as_secs_f64() * 1e3
+    (clock.now() - since).as_secs_f64() * 1e3
 }
 
-/// The CPU time that this thread has used.
-pub(super) fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+/// What local work is timed by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Clock {
+    /// The CPU time that this thread has used.
+    Cpu,
+    /// The time that passes.
+    Wall,
+}
+
+impl Clock {
+    /// A worker that uses several threads does not show in the CPU time of one.
+    pub(super) const fn of(args: &Args) -> Self {
+        if args.threads > 1 {
+            Self::Wall
+        } else {
+            Self::Cpu
+        }
+    }
+
+    pub(super) fn now(self) -> Duration {
+        let time = clock_gettime(match self {
+            Self::Cpu => ClockId::ThreadCPUTime,
+            Self::Wall => ClockId::Monotonic,
+        });
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
 }

@@ -1,4 +1,4 @@
-//! The CPU time of a worker's local work while real workers run.
+//! The time of a worker's local work while real workers run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,19 +9,21 @@ use spardl_core::{
     ProtocolError, Received, Round, Update, World,
 };
 
-use super::local::cpu_time;
+use super::local::Clock;
 
-/// A method whose machines add up the CPU time of their thread.
+/// A method whose machines add up the time of their work.
 #[derive(Debug)]
 pub(super) struct Metered<'a> {
     inner: &'a dyn Algorithm,
+    clock: Clock,
     nanoseconds: Arc<AtomicU64>,
 }
 
 impl<'a> Metered<'a> {
-    pub(super) fn new(inner: &'a dyn Algorithm) -> Self {
+    pub(super) fn new(inner: &'a dyn Algorithm, clock: Clock) -> Self {
         Self {
             inner,
+            clock,
             nanoseconds: Arc::default(),
         }
     }
@@ -44,6 +46,7 @@ impl Algorithm for Metered<'_> {
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         Ok(Box::new(MeteredMachine {
             inner: self.inner.machine(world, layout)?,
+            clock: self.clock,
             nanoseconds: Arc::clone(&self.nanoseconds),
         }))
     }
@@ -64,14 +67,15 @@ impl Algorithm for Metered<'_> {
 #[derive(Debug)]
 struct MeteredMachine {
     inner: Box<dyn Machine>,
+    clock: Clock,
     nanoseconds: Arc<AtomicU64>,
 }
 
 impl MeteredMachine {
     fn meter<R>(&mut self, work: impl FnOnce(&mut dyn Machine) -> R) -> R {
-        let since = cpu_time();
+        let since = self.clock.now();
         let result = work(&mut *self.inner);
-        let spent = (cpu_time() - since).as_nanos() as u64;
+        let spent = (self.clock.now() - since).as_nanos() as u64;
         self.nanoseconds.fetch_add(spent, Relaxed);
         result
     }

@@ -8,7 +8,7 @@ use spardl_core::{Algorithm, Layout};
 
 use super::Case;
 use super::gradients::Gradients;
-use super::local::stream_ms;
+use super::local::{Clock, stream_ms};
 use super::metered::Metered;
 use super::progress::Progress;
 use super::replay::{self, Alone, Recorder, Sends};
@@ -55,11 +55,15 @@ fn metered(
     job: &mut Job,
 ) -> anyhow::Result<(Vec<Sample>, Sends)> {
     let rank = job.world().rank().index();
-    let metered = Metered::new(algorithm);
+    let clock = Clock::of(case.args);
+    let metered = Metered::new(algorithm, clock);
     let mut target = vec![0.0f32; case.layout.len() as usize];
     let cpu_ms = |step| {
         let local = metered.take().as_secs_f64() * 1e3;
-        Some((local, stream_ms(&mut target, gradients.of(rank, step + 1))))
+        Some((
+            local,
+            stream_ms(clock, &mut target, gradients.of(rank, step + 1)),
+        ))
     };
     let mut recorder = Recorder::new(job.transport());
     let samples = work(case, &metered, gradients, &mut recorder, cpu_ms)?;

@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde::{Deserialize, Serialize};
 use spardl_algos::Dense;
 use spardl_core::{Algorithm, Collective, Input, Layout, Outcome, Update};
-use spardl_drive::{Counts, DriveError, Driver, Transport, run_workers};
+use spardl_drive::{Counts, DriveError, Driver, Transport, pool, run_workers};
 
 use super::Case;
 use super::gradients::Gradients;
@@ -147,6 +147,7 @@ pub(super) fn work<T: Transport>(
     let rank = world.rank().index();
     let mut pulse = Dense::default().collective(world, &Layout::flat(0))?;
     let mut collective = algorithm.collective(world, &case.layout)?;
+    collective.set_threads(pool(args.threads.into())?);
     let mut samples = Vec::with_capacity(args.iterations as usize);
     for step in 0..u64::from(args.warmup + args.iterations) {
         pulse = all_together(transport, pulse, case, 2 * step)?;
