@@ -13,9 +13,12 @@
 //! # Ok(()) }
 //! ```
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spardl_core::{Algorithm, Collective, Inbox, Input, Layout, Outcome, Step, Update, World};
+use spardl_core::{
+    Algorithm, Collective, Inbox, Input, Layout, Outcome, Parallel, Step, Update, World,
+};
 
 use crate::error::DriveError;
 use crate::gather::gather;
@@ -111,6 +114,15 @@ impl<T: Transport> Driver<T> {
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// Lets the worker use these threads, for one bucket after the other.
+    #[must_use]
+    pub fn with_threads(mut self, threads: &Arc<dyn Parallel>) -> Self {
+        for collective in &mut self.collectives {
+            collective.set_threads(Arc::clone(threads));
+        }
         self
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use spardl_core::{ConfigError, Rank};
-use spardl_drive::{DriveError, TransportError};
+use spardl_drive::{DriveError, PoolError, TransportError};
 
 /// Why a call failed. The state of the reducer is as before the call.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub struct Error(Kind);
 enum Kind {
     Config(ConfigError),
     Drive(DriveError),
+    Threads(PoolError),
 }
 
 impl Error {
@@ -56,6 +57,7 @@ impl fmt::Display for Error {
         match &self.0 {
             Kind::Config(error) => error.fmt(f),
             Kind::Drive(error) => error.fmt(f),
+            Kind::Threads(error) => error.fmt(f),
         }
     }
 }
@@ -65,6 +67,7 @@ impl std::error::Error for Error {
         match &self.0 {
             Kind::Config(error) => error.source(),
             Kind::Drive(error) => error.source(),
+            Kind::Threads(error) => error.source(),
         }
     }
 }
@@ -72,6 +75,12 @@ impl std::error::Error for Error {
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
         Self(Kind::Config(error))
+    }
+}
+
+impl From<PoolError> for Error {
+    fn from(error: PoolError) -> Self {
+        Self(Kind::Threads(error))
     }
 }
 

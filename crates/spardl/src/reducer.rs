@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spardl_algos::{Options, registry};
 use spardl_core::{ConfigError, Input, Layout, Outcome, State};
-use spardl_drive::{BucketId, Counts, Driver, OnNonFinite, Transport};
+use spardl_drive::{BucketId, Counts, Driver, OnNonFinite, Transport, pool};
 
 use crate::Error;
 
@@ -30,6 +30,7 @@ pub struct Builder {
     op: Op,
     timeout: Duration,
     on_non_finite: OnNonFinite,
+    threads: usize,
 }
 
 impl Builder {
@@ -68,6 +69,13 @@ impl Builder {
         self
     }
 
+    /// Threads that this worker uses for its local work, its own included; the bits are the same for any number. Default: 1.
+    #[must_use]
+    pub const fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
     /// A reducer of gradients of `len` elements.
     ///
     /// # Errors
@@ -97,6 +105,7 @@ impl Builder {
         let algorithm = registry::build(&self.method, &self.options)?;
         let collective = algorithm.collective(transport.world(), layout)?;
         let driver = Driver::new(transport, vec![collective])?
+            .with_threads(&pool(self.threads)?)
             .with_timeout(self.timeout)
             .with_on_non_finite(self.on_non_finite);
         Ok(Reducer {
@@ -127,6 +136,7 @@ impl Reducer<()> {
             op: Op::default(),
             timeout: spardl_drive::driver::DEFAULT_TIMEOUT,
             on_non_finite: OnNonFinite::default(),
+            threads: 1,
         }
     }
 }
