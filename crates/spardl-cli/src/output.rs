@@ -44,6 +44,14 @@ pub(crate) fn bad_usage(complaint: &str) -> anyhow::Error {
     bad_request(format!("{} (see --help)", sentence.join(" ")))
 }
 
+/// The arguments of this call, for headers; what is not UTF-8 has replacement characters.
+pub(crate) fn arguments() -> Vec<String> {
+    let arguments = std::env::args_os().skip(1);
+    arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect()
+}
+
 /// Writes data to stdout at once.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();

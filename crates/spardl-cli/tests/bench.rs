@@ -308,3 +308,21 @@ fn a_lower_level_is_named_in_the_heading_and_an_unknown_one_is_refused() {
     );
     assert_eq!(complaint.lines().count(), 1);
 }
+
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_not_utf_8_are_refused_in_one_line() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    for arguments in [&["bench", "--methods"][..], &["list"], &["bench", "--out"]] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_spardl"))
+            .args(arguments)
+            .arg(OsStr::from_bytes(b"\xff\xfe"))
+            .output()
+            .expect("the command runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}

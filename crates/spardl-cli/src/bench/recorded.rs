@@ -51,7 +51,12 @@ fn load(path: &Path) -> Result<Recorded, String> {
     Ok(recorded)
 }
 
+/// The longest header of a .npy file that is looked at, and how deep its brackets may be nested: the parser takes time that
+/// grows exponentially with the depth, and an array of numbers needs two.
+const NPY_HEADER: (usize, usize) = (1 << 16, 4);
+
 fn npy(bytes: &[u8]) -> Result<Recorded, String> {
+    check_npy_header(bytes)?;
     let file = NpyFile::new(bytes).map_err(|error| format!("not a .npy file: {error}"))?;
     let (samples, len) = match *file.shape() {
         [len] => (1, len),
@@ -79,6 +84,37 @@ fn npy(bytes: &[u8]) -> Result<Recorded, String> {
         samples: samples.map(<[f32]>::to_vec).collect(),
         layout: Layout::flat(len),
     })
+}
+
+fn check_npy_header(bytes: &[u8]) -> Result<(), String> {
+    let (longest, deepest) = NPY_HEADER;
+    let (start, len) = match bytes {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, a, b, ..] => {
+            (10, usize::from(*a) | usize::from(*b) << 8)
+        }
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _, a, b, c, d, ..] => {
+            (12, u32::from_le_bytes([*a, *b, *c, *d]) as usize)
+        }
+        _ => return Err("not a .npy file: it does not begin like one".to_owned()),
+    };
+    let header = bytes.get(start..).and_then(|rest| rest.get(..len));
+    let Some(header) = header.filter(|header| header.len() <= longest) else {
+        return Err(format!(
+            "not a .npy file: its header of {len} bytes is too long"
+        ));
+    };
+    let mut depth = 0usize;
+    for byte in header {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > deepest {
+            return Err("not a .npy file of numbers: its header nests too deep".to_owned());
+        }
+    }
+    Ok(())
 }
 
 fn npy_values(file: NpyFile<&[u8]>) -> Result<Vec<f32>, String> {
@@ -193,6 +229,21 @@ mod tests {
             )
         });
         safetensors::serialize(views, None).unwrap()
+    }
+
+    #[test]
+    fn a_header_of_nested_brackets_is_refused_at_once() {
+        for version in [1u8, 2] {
+            let header = format!("{{'descr': {}'<f4'{}}}", "[".repeat(40), "]".repeat(40));
+            let mut bytes = vec![0x93, b'N', b'U', b'M', b'P', b'Y', version, 0];
+            match version {
+                1 => bytes.extend((header.len() as u16).to_le_bytes()),
+                _ => bytes.extend((header.len() as u32).to_le_bytes()),
+            }
+            bytes.extend(header.as_bytes());
+            let error = npy(&bytes).unwrap_err();
+            assert!(error.contains("nests too deep"), "{error}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) fn preamble(args: &Args, recorded: Option<&Recorded>, place: &str) ->
             args.distribution, args.correlation, args.seed
         ),
     };
-    let command: Vec<String> = std::env::args().skip(1).collect();
+    let command = crate::output::arguments();
     format!(
         "# spardl {} ({})\n# {place}; {} iterations after {} of warm-up\n# machine: {}\n# gradients: {gradients}\n\
          # times in ms, bandwidths in GB/s; spardl bench --help says what the columns mean\n",

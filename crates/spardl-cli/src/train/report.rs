@@ -28,7 +28,7 @@ pub(crate) fn save(
     rows: &[Row],
     link: Link,
 ) -> anyhow::Result<()> {
-    let command: Vec<String> = std::env::args().skip(1).collect();
+    let command = crate::output::arguments();
     let results = Table {
         title: "Results".to_owned(),
         columns: table::headings(link),

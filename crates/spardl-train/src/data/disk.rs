@@ -1,8 +1,10 @@
 //! Finding and reading files, with errors that say what to do.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
 
 use super::sets::{Request, Set};
 use super::{DataError, SETS};
@@ -83,22 +85,36 @@ fn entry(name: &str) -> &'static Set {
         .expect("every set that is read from disk is listed")
 }
 
+/// The most bytes that a file may hold, unpacked: no file of a known set comes near it, a device or a bomb goes beyond.
+const LONGEST: u64 = 1 << 30;
+
 /// A whole file, unpacked if its name ends in `.gz`.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
-    if path.extension().is_none_or(|extension| extension != "gz") {
-        return fs::read(path).map_err(|cause| DataError::read(path, cause));
-    }
+    read_at_most(path, LONGEST)
+}
+
+fn read_at_most(path: &Path, longest: u64) -> Result<Vec<u8>, DataError> {
     let file = File::open(path).map_err(|cause| DataError::read(path, cause))?;
     let mut bytes = Vec::new();
-    match flate2::read::GzDecoder::new(std::io::BufReader::new(file)).read_to_end(&mut bytes) {
+    let packed = path.extension().is_some_and(|extension| extension == "gz");
+    let result = if packed {
+        let unpacked = MultiGzDecoder::new(BufReader::new(file));
+        unpacked.take(longest + 1).read_to_end(&mut bytes)
+    } else {
+        file.take(longest + 1).read_to_end(&mut bytes)
+    };
+    match result {
+        Ok(_) if bytes.len() as u64 > longest => {
+            let problem = format!("it holds more than {longest} bytes, the most that is read");
+            Err(DataError::damaged(path, problem))
+        }
         Ok(_) => Ok(bytes),
-        Err(cause) => Err(DataError::damaged(
-            path,
-            format!(
-                "after {} bytes: {cause}; expected a whole gzip file",
-                bytes.len()
-            ),
-        )),
+        Err(cause) if packed => {
+            let read = bytes.len();
+            let problem = format!("after {read} bytes: {cause}; expected a whole gzip file");
+            Err(DataError::damaged(path, problem))
+        }
+        Err(cause) => Err(DataError::read(path, cause)),
     }
 }
 
@@ -107,10 +123,12 @@ pub(crate) fn names(folder: &Path) -> Result<Vec<String>, DataError> {
     let failed = |cause| DataError::read(folder, cause);
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
-        // A name that is not text is none of ours.
-        if let Ok(name) = entry.map_err(failed)?.file_name().into_string() {
-            names.push(name);
-        }
+        // Left out in silence, a file would be missing among the samples.
+        let name = entry.map_err(failed)?.file_name().into_string();
+        names.push(name.map_err(|name| {
+            let problem = "its name is not UTF-8: rename it or take it away";
+            DataError::damaged(&folder.join(name), problem)
+        })?);
     }
     names.sort_unstable();
     Ok(names)
@@ -131,4 +149,58 @@ pub(crate) fn folders(folder: &Path) -> Result<Vec<String>, DataError> {
     let mut names = names(folder)?;
     names.retain(|name| folder.join(name).is_dir());
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(bytes).unwrap();
+        packed.finish().unwrap()
+    }
+
+    #[test]
+    fn a_file_of_several_gzip_members_is_read_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("two.gz");
+        let mut bytes = gzip(b"one, ");
+        bytes.extend(gzip(b"two"));
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(read(&path).unwrap(), b"one, two");
+    }
+
+    #[test]
+    fn what_unpacks_to_more_than_the_limit_is_refused_with_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in [("bomb.gz", gzip(&[0; 5000])), ("plain", vec![0; 5000])] {
+            let path = dir.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(read_at_most(&path, 5000).unwrap().len(), 5000);
+            let error = read_at_most(&path, 4999).unwrap_err().to_string();
+            assert!(error.contains("more than 4999 bytes"), "{error}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_whose_name_is_not_utf_8_is_named() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join(OsStr::from_bytes(b"cat\xff.jpg"));
+        fs::write(&odd, "x").unwrap();
+        let error = names(dir.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("cat") && error.contains("not UTF-8"),
+            "{error}"
+        );
+    }
 }
