@@ -14,17 +14,18 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spardl_core::{
-    Algorithm, Collective, Inbox, Input, Layout, Outcome, Parallel, Step, Update, World,
+    Algorithm, Collective, Input, Layout, Outcome, Parallel, Step, Update, World,
 };
 
 use crate::error::DriveError;
-use crate::gather::gather;
+use crate::gather::{barrier, gather};
 use crate::report::{BucketReport, Counts, StepReport};
 use crate::run::{Run, Stage};
-use crate::transport::{BucketId, Deadline, Transport};
+use crate::time::{Clock, Deadline, Time};
+use crate::transport::{BucketId, Transport};
 
 /// How long a round may be in flight unless [`Driver::with_timeout`] says otherwise: long enough for a peer that writes a
 /// checkpoint, short enough to be noticed.
@@ -34,6 +35,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 ///
 /// A bucket's outcome is the same on all workers, so each of these ends the same way everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnNonFinite {
     /// The skipped bucket keeps the state it had and its update is empty; the others are committed.
     #[default]
@@ -48,13 +50,14 @@ pub enum OnNonFinite {
 ///
 /// [`Driver::all_reduce`] does all of a step. Trainers that want to decide about the commit use [`Driver::step`], then
 /// [`Driver::commit`] or [`Driver::abort`]; those that start buckets while others are still being computed call
-/// [`Driver::begin`] for each and then [`Driver::finish`].
+/// [`Driver::begin`] for each and then [`Driver::finish`]. Time is that of [`Transport::clock`].
 ///
 /// After an error of the transport or a peer, all buckets are as before the step and the transport has moved on, so that the
 /// next step starts clean (see [`transport`](crate::transport)).
 #[derive(Debug)]
 pub struct Driver<T> {
     transport: T,
+    clock: Arc<dyn Clock>,
     collectives: Vec<Collective>,
     runs: Vec<Run>,
     waited: Duration,
@@ -81,6 +84,7 @@ impl<T: Transport> Driver<T> {
             }
         }
         Ok(Self {
+            clock: transport.clock(),
             transport,
             runs: vec![Run::default(); collectives.len()],
             collectives,
@@ -188,31 +192,37 @@ impl<T: Transport> Driver<T> {
         self.give_up_on_error(started)
     }
 
-    /// Waits until all buckets are done.
+    /// Moves on the buckets in flight, without waiting. True: all that were begun are done, so that [`Driver::finish`]
+    /// returns at once.
     ///
     /// # Errors
-    /// When a bucket was not begun (nothing changes), or when the step failed (all buckets are as before it).
+    /// When the step failed, also because a round is beyond its deadline; all buckets are as before it.
+    pub fn poll(&mut self) -> Result<bool, DriveError> {
+        let moved = self.progress().and_then(|()| self.check_deadline());
+        self.give_up_on_error(moved)?;
+        Ok(self.oldest_in_flight().is_none())
+    }
+
+    /// Waits until all buckets that were begun are done. The others take no part in the step.
+    ///
+    /// # Errors
+    /// When the step failed; all buckets are as before it.
     pub fn finish(&mut self) -> Result<StepReport, DriveError> {
-        for (bucket, run) in buckets().zip(&self.runs) {
-            if matches!(run.stage, Stage::Idle) {
-                return Err(run.stage.out_of_turn(bucket, "finish"));
-            }
-        }
         let finished = self.wait_for_all();
         self.give_up_on_error(finished)?;
         self.transport.settle();
         Ok(self.report())
     }
 
-    /// Commits the buckets that have an update; skipped ones keep the state they had.
+    /// Commits the finished buckets that have an update; skipped ones keep the state they had.
     ///
     /// # Errors
     /// When the step is not finished; nothing changes.
     pub fn commit(&mut self) -> Result<(), DriveError> {
-        for (bucket, run) in buckets().zip(&self.runs) {
-            if !matches!(run.stage, Stage::Done(_)) {
-                return Err(run.stage.out_of_turn(bucket, "commit"));
-            }
+        self.check_none_in_flight("commit")?;
+        let done = |run: &Run| matches!(run.stage, Stage::Done(_));
+        if !self.runs.is_empty() && !self.runs.iter().any(done) {
+            return Err(Stage::Idle.out_of_turn(BucketId::new(0), "commit"));
         }
         for ((bucket, run), collective) in buckets().zip(&mut self.runs).zip(&mut self.collectives)
         {
@@ -272,18 +282,27 @@ impl<T: Transport> Driver<T> {
         self.transport.world()
     }
 
+    /// The transport, e.g. for exchanges of one's own between steps.
+    pub const fn transport_mut(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
     /// What all workers say, in rank order, between steps: see [`gather`](crate::gather()).
     ///
     /// # Errors
     /// When a bucket is in the middle of a step (nothing changes), or a peer is lost or late.
     pub fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, DriveError> {
-        for (bucket, run) in buckets().zip(&self.runs) {
-            if matches!(run.stage, Stage::InFlight { .. }) {
-                return Err(run.stage.out_of_turn(bucket, "gather"));
-            }
-        }
-        let deadline = Deadline::after(self.timeout);
-        Ok(gather(&mut self.transport, mine, deadline)?)
+        self.check_none_in_flight("gather")?;
+        Ok(gather(&mut self.transport, mine, self.timeout)?)
+    }
+
+    /// Waits until all workers are here, between steps: see [`barrier`](crate::barrier()).
+    ///
+    /// # Errors
+    /// As [`Driver::gather`].
+    pub fn barrier(&mut self) -> Result<(), DriveError> {
+        self.check_none_in_flight("barrier")?;
+        Ok(barrier(&mut self.transport, self.timeout)?)
     }
 
     /// The transport and the collectives, with the current step aborted.
@@ -297,9 +316,9 @@ impl<T: Transport> Driver<T> {
             self.waited = Duration::ZERO;
         }
         self.runs[bucket.index()].counts = Counts::default();
-        let started = Instant::now();
+        let started = self.clock.now();
         let step = self.collectives[bucket.index()].begin(input);
-        self.runs[bucket.index()].counts.select = started.elapsed();
+        self.runs[bucket.index()].counts.select = self.clock.now().since(started);
         self.follow(
             bucket,
             step.map_err(|source| DriveError::Config { bucket, source })?,
@@ -323,7 +342,7 @@ impl<T: Transport> Driver<T> {
                     .map(|send| send.payload.wire_len() as u64);
                 run.counts.bytes_sent += sizes.sum::<u64>();
                 run.stage = Stage::InFlight {
-                    since: Instant::now(),
+                    since: self.clock.now(),
                 };
                 self.transport.submit(bucket, round)?;
             }
@@ -331,46 +350,67 @@ impl<T: Transport> Driver<T> {
         Ok(())
     }
 
-    fn resume(&mut self, bucket: BucketId, inbox: Inbox<'_>) -> Result<(), DriveError> {
+    /// Takes a complete round from the transport and goes on with its bucket; false when there is none. Waits for one
+    /// when there is a deadline.
+    fn advance(&mut self, deadline: Option<Deadline>) -> Result<bool, DriveError> {
+        let (world, asked) = (self.transport.world(), self.clock.now());
+        let complete = match deadline {
+            Some(deadline) => self.transport.wait_any(deadline)?,
+            None => self.transport.poll()?,
+        };
+        let arrived = self.clock.now();
+        if deadline.is_some() {
+            self.waited += arrived.since(asked);
+        }
+        let Some((bucket, inbox)) = complete else {
+            return Ok(false);
+        };
         let run = &mut self.runs[bucket.index()];
-        let arrived = Instant::now();
         if let Stage::InFlight { since } = run.stage {
-            run.counts.exchange += arrived - since;
+            run.counts.exchange += arrived.since(since);
         }
         let sizes = inbox.messages().map(|message| message.len() as u64);
         run.counts.bytes_received += sizes.sum::<u64>();
         let step = self.collectives[bucket.index()].resume(inbox);
-        run.counts.merge += arrived.elapsed();
+        run.counts.merge += self.clock.now().since(arrived);
         let step = step.map_err(|source| DriveError::Protocol {
-            world: self.transport.world(),
+            world,
             bucket,
             source,
         })?;
-        self.follow(bucket, step)
+        self.follow(bucket, step)?;
+        Ok(true)
     }
 
     fn progress(&mut self) -> Result<(), DriveError> {
-        while let Some((bucket, inbox)) = self.transport.poll()? {
-            self.resume(bucket, inbox)?;
-        }
+        while self.advance(None)? {}
         Ok(())
+    }
+
+    fn check_deadline(&mut self) -> Result<(), DriveError> {
+        match self.deadline() {
+            // The transport knows who is missing.
+            Some(deadline) if deadline.has_passed(self.clock.now()) => {
+                self.advance(Some(deadline)).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn wait_for_all(&mut self) -> Result<(), DriveError> {
-        while let Some(oldest) = self.oldest_in_flight() {
-            let started = Instant::now();
-            let complete = self
-                .transport
-                .wait_any(Deadline::starting(oldest, self.timeout));
-            self.waited += started.elapsed();
-            if let Some((bucket, inbox)) = complete? {
-                self.resume(bucket, inbox)?;
-            }
+        while let Some(deadline) = self.deadline() {
+            self.advance(Some(deadline))?;
         }
         Ok(())
     }
 
-    fn oldest_in_flight(&self) -> Option<Instant> {
+    /// When the step has failed, unless a round is completed before.
+    fn deadline(&self) -> Option<Deadline> {
+        let oldest = self.oldest_in_flight()?;
+        Some(Deadline::after(oldest, self.timeout))
+    }
+
+    fn oldest_in_flight(&self) -> Option<Time> {
         let since = self.runs.iter().filter_map(|run| match run.stage {
             Stage::InFlight { since } => Some(since),
             Stage::Idle | Stage::Done(_) => None,
@@ -378,9 +418,19 @@ impl<T: Transport> Driver<T> {
         since.min()
     }
 
+    fn check_none_in_flight(&self, call: &'static str) -> Result<(), DriveError> {
+        let in_flight = |run: &Run| matches!(run.stage, Stage::InFlight { .. });
+        match buckets().zip(&self.runs).find(|(_, run)| in_flight(run)) {
+            Some((bucket, run)) => Err(run.stage.out_of_turn(bucket, call)),
+            None => Ok(()),
+        }
+    }
+
     fn report(&self) -> StepReport {
-        let buckets = self.runs.iter().filter_map(|run| match run.stage {
+        let reports = buckets().zip(&self.runs);
+        let buckets = reports.filter_map(|(bucket, run)| match run.stage {
             Stage::Done(outcome) => Some(BucketReport {
+                bucket,
                 outcome,
                 counts: run.counts,
             }),

@@ -1,20 +1,25 @@
 //! What every worker says, on every worker: the small exchanges around training steps.
 
+use std::time::Duration;
+
 use spardl_core::{Payload, Rank, Round};
 
-use crate::transport::{BucketId, Deadline, Transport, TransportError};
+use crate::error::TransportError;
+use crate::time::Deadline;
+use crate::transport::{BucketId, Transport};
 
 /// What all workers say, in rank order, on all of them; all must call it, with nothing in flight.
 ///
-/// One round in which everybody sends to everybody: for scores, hashes and other small things. It is a barrier too.
+/// One round in which everybody sends to everybody: for scores, hashes and other small things. So the error of a late or
+/// lost peer names it.
 ///
 /// ```
 /// use std::time::Duration;
-/// use spardl_drive::{Deadline, Transport, gather, run_workers};
+/// use spardl_drive::{Transport, gather, run_workers};
 ///
 /// let all = run_workers(3, |mut transport| {
 ///     let mine = [transport.world().rank().get() as u8];
-///     gather(&mut transport, &mine, Deadline::after(Duration::from_secs(60)))
+///     gather(&mut transport, &mine, Duration::from_secs(60))
 /// })?;
 /// for heard in all {
 ///     assert_eq!(heard?, [[0], [1], [2]]);
@@ -23,13 +28,13 @@ use crate::transport::{BucketId, Deadline, Transport, TransportError};
 /// ```
 ///
 /// # Errors
-/// When a peer is lost or late; the transport has moved on then.
+/// When a peer is lost, or later than `limit`; the transport has moved on then.
 pub fn gather<T: Transport + ?Sized>(
     transport: &mut T,
     mine: &[u8],
-    deadline: Deadline,
+    limit: Duration,
 ) -> Result<Vec<Vec<u8>>, TransportError> {
-    let all = exchange(transport, mine, deadline);
+    let all = exchange(transport, mine, limit);
     match all {
         Ok(_) => transport.settle(),
         Err(_) => transport.abandon(),
@@ -37,11 +42,23 @@ pub fn gather<T: Transport + ?Sized>(
     all
 }
 
+/// Waits until all workers are here; all must call it, with nothing in flight.
+///
+/// # Errors
+/// As [`gather`].
+pub fn barrier<T: Transport + ?Sized>(
+    transport: &mut T,
+    limit: Duration,
+) -> Result<(), TransportError> {
+    gather(transport, &[], limit).map(drop)
+}
+
 fn exchange<T: Transport + ?Sized>(
     transport: &mut T,
     mine: &[u8],
-    deadline: Deadline,
+    limit: Duration,
 ) -> Result<Vec<Vec<u8>>, TransportError> {
+    let deadline = Deadline::after(transport.clock().now(), limit);
     let rank = transport.world().rank();
     let ranks = (0..transport.world().size()).map(Rank::new);
     let mut round = Round::new();
@@ -49,7 +66,7 @@ fn exchange<T: Transport + ?Sized>(
         let payload = Payload::from_wire(mine.to_vec());
         round = round.send(peer, payload).expect(peer, usize::MAX >> 1);
     }
-    transport.submit(BucketId::new(0), round)?;
+    transport.submit(BucketId::GATHER, round)?;
     let mut all: Vec<Vec<u8>> = Vec::new();
     if let Some((_, inbox)) = transport.wait_any(deadline)? {
         all.extend(inbox.messages().map(<[u8]>::to_vec));

@@ -6,7 +6,8 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`transport`] | the trait, deadlines, errors, and how stale messages are told apart |
+//! | [`transport`] | the trait, and how stale messages are told apart |
+//! | [`time`] | moments, clocks and deadlines |
 //! | [`matching`] | the table that turns messages in any order into complete rounds |
 //! | [`threads`](mod@threads) | workers as threads of one process |
 //! | [`pool`](mod@pool) | several cores for one worker |
@@ -27,15 +28,17 @@ pub mod pool;
 pub mod report;
 mod run;
 pub mod threads;
+pub mod time;
 pub mod transport;
 pub mod workers;
 
 pub use driver::{Driver, OnNonFinite};
-pub use error::DriveError;
-pub use gather::gather;
+pub use error::{DriveError, TransportError};
+pub use gather::{barrier, gather};
 pub use matching::{RoundTable, Stamp};
 pub use pool::{Pool, PoolError, pool};
 pub use report::{BucketReport, Counts, StepReport, WaitingOn};
 pub use threads::{ThreadsEndpoint, ThreadsTransport, threads};
-pub use transport::{BucketId, Connect, Deadline, Transport, TransportError};
+pub use time::{Clock, Deadline, SystemClock, Time};
+pub use transport::{BucketId, Connect, Transport};
 pub use workers::{WorkerPanic, WorkersError, run_on, run_workers};

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::ops::AddAssign;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spardl_core::{MethodStats, Outcome, Rank};
 
+use crate::error::Place;
 use crate::transport::BucketId;
 
 /// One line of a hang report: a round in flight and the peers whose messages are missing.
@@ -17,8 +18,8 @@ pub struct WaitingOn {
     pub round: u32,
     /// The peers whose messages are missing, in the order of the plan.
     pub peers: Vec<Rank>,
-    /// When the round was submitted.
-    pub since: Instant,
+    /// How long the round has been in flight.
+    pub waited: Duration,
 }
 
 impl fmt::Display for WaitingOn {
@@ -27,14 +28,10 @@ impl fmt::Display for WaitingOn {
             bucket,
             round,
             peers,
-            since,
+            waited,
         } = self;
-        let waited = since.elapsed();
-        write!(
-            f,
-            "round {round} of bucket {bucket} waits for {} since {waited:.1?}",
-            ranks(peers)
-        )
+        let place = Place(*bucket, *round);
+        write!(f, "{place} waits for {} since {waited:.1?}", ranks(peers))
     }
 }
 
@@ -84,16 +81,18 @@ impl AddAssign for Counts {
 /// How a step of one bucket went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketReport {
+    /// The bucket.
+    pub bucket: BucketId,
     /// How it ended, the same on all workers.
     pub outcome: Outcome,
     /// What it cost this worker.
     pub counts: Counts,
 }
 
-/// How a step of all buckets went.
+/// How a step of the buckets that were begun went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
-    /// One report per bucket.
+    /// One report per bucket that was begun.
     pub buckets: Vec<BucketReport>,
     /// Time this worker did nothing but wait for messages.
     pub waited: Duration,
@@ -109,16 +108,15 @@ impl StepReport {
         total
     }
 
-    /// Has every bucket an update?
+    /// Has every bucket that was begun an update?
     pub fn all_updated(&self) -> bool {
         self.first_skipped().is_none()
     }
 
     /// The first bucket that was skipped, with its outcome.
     pub fn first_skipped(&self) -> Option<(BucketId, Outcome)> {
-        (0..)
-            .map(BucketId::new)
-            .zip(self.buckets.iter().map(|bucket| bucket.outcome))
-            .find(|(_, outcome)| *outcome != Outcome::Updated)
+        let skipped = |report: &&BucketReport| report.outcome != Outcome::Updated;
+        let first = self.buckets.iter().find(skipped)?;
+        Some((first.bucket, first.outcome))
     }
 }

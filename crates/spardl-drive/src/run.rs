@@ -1,11 +1,10 @@
 //! Where the buckets of a driver are in the current step.
 
-use std::time::Instant;
-
 use spardl_core::{ConfigError, Outcome};
 
 use crate::error::DriveError;
 use crate::report::Counts;
+use crate::time::Time;
 use crate::transport::BucketId;
 
 /// Where a bucket is in the current step.
@@ -20,7 +19,7 @@ pub(crate) enum Stage {
     #[default]
     Idle,
     InFlight {
-        since: Instant,
+        since: Time,
     },
     Done(Outcome),
 }

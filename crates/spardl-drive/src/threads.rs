@@ -1,4 +1,4 @@
-//! Workers as threads of one process. Payloads move from thread to thread without a copy.
+//! Workers as threads of one process. Payloads move from thread to thread without a copy and are lent to the receiver.
 //!
 //! Every worker has one channel that all others send into; each sender's messages keep their order. A transport that is
 //! dropped says goodbye behind its last message, so peers that still wait for it end at once and those that have all they
@@ -10,21 +10,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use spardl_core::{Inbox, Payload, Rank, Round, World};
 
+use crate::error::TransportError;
 use crate::matching::{RoundTable, Stamp};
-use crate::transport::{BucketId, Connect, Deadline, Transport, TransportError};
+use crate::time::{Clock, Deadline, SystemClock};
+use crate::transport::{BucketId, Connect, Transport};
 
 /// The endpoints of `size` workers in one process, in rank order.
 pub fn threads(size: u32) -> Vec<ThreadsEndpoint> {
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| unbounded()).unzip();
-    let crashed: Arc<[AtomicBool]> = (0..size).map(|_| AtomicBool::new(false)).collect();
+    let (outboxes, inboxes): (Vec<_>, Vec<_>) = (0..size).map(|_| unbounded()).unzip();
+    let shared = Arc::new(Shared {
+        outboxes,
+        crashed: (0..size).map(|_| AtomicBool::new(false)).collect(),
+        clock: SystemClock::start(),
+    });
     World::all(size)
-        .zip(receivers)
+        .zip(inboxes)
         .map(|(world, inbox)| {
             ThreadsEndpoint(Port {
                 world,
-                outboxes: senders.clone(),
                 inbox,
-                crashed: Arc::clone(&crashed),
+                shared: Arc::clone(&shared),
             })
         })
         .collect()
@@ -41,7 +46,6 @@ impl Connect for ThreadsEndpoint {
         let Self(port) = self;
         Ok(ThreadsTransport {
             table: RoundTable::new(port.world),
-            gone: vec![false; port.world.size() as usize],
             port,
         })
     }
@@ -52,17 +56,23 @@ impl Connect for ThreadsEndpoint {
 pub struct ThreadsTransport {
     port: Port,
     table: RoundTable,
-    gone: Vec<bool>,
 }
 
-/// The channels of a worker; says goodbye when it is dropped.
+/// A worker's way in and everybody's ways out; says goodbye when it is dropped.
 #[derive(Debug)]
 struct Port {
     world: World,
-    outboxes: Vec<Sender<Packet>>,
     inbox: Receiver<Packet>,
-    /// Which workers panicked. Shared, so that everybody names the worker that did and not one that fell with it.
-    crashed: Arc<[AtomicBool]>,
+    shared: Arc<Shared>,
+}
+
+/// What there is once for all workers.
+#[derive(Debug)]
+struct Shared {
+    outboxes: Vec<Sender<Packet>>,
+    /// Which workers panicked, so that everybody names the worker that did and not one that fell with it.
+    crashed: Vec<AtomicBool>,
+    clock: Arc<SystemClock>,
 }
 
 #[derive(Debug)]
@@ -84,43 +94,56 @@ enum News {
 }
 
 impl Port {
-    fn send(&self, to: Rank, news: News) -> Result<(), TransportError> {
+    /// Sends to a worker; false when it has gone.
+    fn send(&self, to: Rank, news: News) -> bool {
         let from = self.world.rank();
-        self.outboxes[to.index()]
-            .send(Packet { from, news })
-            .map_err(|_| self.lost(to))
-    }
-
-    /// The loss of `peer`, or of the worker that crashed and took it along.
-    fn lost(&self, peer: Rank) -> TransportError {
-        TransportError::PeerLost {
-            rank: self.world.rank(),
-            peer: self.crashed_peer().unwrap_or(peer),
-        }
+        let outbox = &self.shared.outboxes[to.index()];
+        outbox.send(Packet { from, news }).is_ok()
     }
 
     /// Sends to everybody who is still there.
     fn announce(&self, news: impl Fn() -> News) {
         for peer in World::all(self.world.size()).map(World::rank) {
             if peer != self.world.rank() {
-                self.send(peer, news()).ok();
+                self.send(peer, news());
             }
         }
     }
 
-    fn crashed_peer(&self) -> Option<Rank> {
-        let rank = self
-            .crashed
-            .iter()
-            .position(|crashed| crashed.load(Ordering::Acquire))?;
-        Some(Rank::new(rank as u32))
+    /// The error about the worker that crashed, if one took others along.
+    fn blame(&self, error: TransportError) -> TransportError {
+        let is_set = |crashed: &AtomicBool| crashed.load(Ordering::Acquire);
+        let crashed = self.shared.crashed.iter().position(is_set);
+        match (error, crashed) {
+            (
+                TransportError::PeerLost {
+                    rank,
+                    bucket,
+                    round,
+                    ..
+                }
+                | TransportError::Abandoned {
+                    rank,
+                    bucket,
+                    round,
+                    ..
+                },
+                Some(peer),
+            ) => TransportError::PeerLost {
+                rank,
+                peer: Rank::new(peer as u32),
+                bucket,
+                round,
+            },
+            (error, _) => error,
+        }
     }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.crashed[self.world.rank().index()].store(true, Ordering::Release);
+            self.shared.crashed[self.world.rank().index()].store(true, Ordering::Release);
         }
         self.announce(|| News::Goodbye);
     }
@@ -137,7 +160,7 @@ impl ThreadsTransport {
                 payload,
             } => self.table.deliver(from, stamp, bucket, round, payload),
             News::GaveUp(stamp) => self.table.hear(from, stamp),
-            News::Goodbye => self.gone[from.index()] = true,
+            News::Goodbye => self.table.leave(from),
         }
     }
 
@@ -147,18 +170,14 @@ impl ThreadsTransport {
         }
     }
 
-    /// Is a message awaited that can no longer come? Senders keep their order, so one that came before is in the table.
-    fn check_awaited(&self) -> Result<(), TransportError> {
-        if let Some(peer) = self.table.find_awaited(|peer| self.gone[peer.index()]) {
-            return Err(self.port.lost(peer));
+    fn next_complete(&mut self) -> Result<Option<BucketId>, TransportError> {
+        self.take_all();
+        if let Some(bucket) = self.table.take_complete() {
+            return Ok(Some(bucket));
         }
-        match (self.table.abandoned_by(), self.port.crashed_peer()) {
-            (None, _) => Ok(()),
-            (Some(_), Some(peer)) => Err(self.port.lost(peer)),
-            (Some(by), None) => {
-                let rank = self.port.world.rank();
-                Err(TransportError::Abandoned { rank, by })
-            }
+        match self.table.in_vain() {
+            Some(error) => Err(self.port.blame(error)),
+            None => Ok(None),
         }
     }
 }
@@ -168,12 +187,17 @@ impl Transport for ThreadsTransport {
         self.port.world
     }
 
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::<SystemClock>::clone(&self.port.shared.clock)
+    }
+
     fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {
         let Round { seq, sends, recvs } = round;
         for outgoing in &sends {
             self.table.check_peer(outgoing.to)?;
         }
-        self.table.expect(bucket, seq, &recvs)?;
+        let now = self.port.shared.clock.now();
+        self.table.expect(bucket, seq, &recvs, now)?;
         let stamp = self.table.stamp();
         for outgoing in sends {
             let message = News::Message {
@@ -182,39 +206,41 @@ impl Transport for ThreadsTransport {
                 round: seq,
                 payload: outgoing.payload,
             };
-            self.port.send(outgoing.to, message)?;
+            if !self.port.send(outgoing.to, message) {
+                return Err(self.port.blame(TransportError::PeerLost {
+                    rank: self.port.world.rank(),
+                    peer: outgoing.to,
+                    bucket,
+                    round: seq,
+                }));
+            }
         }
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
-        self.take_all();
-        if let Some(complete) = self.table.pop() {
-            return Ok(Some(complete));
-        }
-        self.check_awaited()?;
-        Ok(None)
+    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
+        let complete = self.next_complete()?;
+        Ok(complete.map(|bucket| (bucket, self.table.inbox())))
     }
 
     fn wait_any(
         &mut self,
         deadline: Deadline,
-    ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
-        loop {
-            if let Some(complete) = self.poll()? {
-                return Ok(Some(complete));
+    ) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
+        let bucket = loop {
+            if let Some(bucket) = self.next_complete()? {
+                break bucket;
             }
             if self.table.is_idle() {
                 return Ok(None);
             }
-            match self.port.inbox.recv_deadline(deadline.instant()) {
+            let left = deadline.remaining(self.port.shared.clock.now());
+            match self.port.inbox.recv_timeout(left) {
                 Ok(packet) => self.take(packet),
-                Err(_) => {
-                    let rank = self.port.world.rank();
-                    return Err(TransportError::timeout(rank, self.table.waiting()));
-                }
+                Err(_) => return Err(self.table.timeout(self.port.shared.clock.now())),
             }
-        }
+        };
+        Ok(Some((bucket, self.table.inbox())))
     }
 
     fn settle(&mut self) {

@@ -1,4 +1,4 @@
-//! What moves rounds: the trait, its errors, and deadlines.
+//! What moves rounds: the trait, and how stale messages are told apart.
 //!
 //! # Failed steps do not poison the next one
 //!
@@ -25,12 +25,12 @@
 //! guarantee that); all others may arrive in any order. The stamp is 8 bytes before the message, or part of a tag.
 
 use std::fmt;
-use std::io;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use spardl_core::{Inbox, Rank, Round, World};
+use spardl_core::{Inbox, Round, World};
 
-use crate::report::{WaitingOn, ranks};
+use crate::error::TransportError;
+use crate::time::{Clock, Deadline};
 
 /// Moves rounds between the workers of a world.
 ///
@@ -40,6 +40,9 @@ pub trait Transport {
     /// This worker and the size of its world.
     fn world(&self) -> World;
 
+    /// The clock that deadlines, waits and reports of this worker are measured on.
+    fn clock(&self) -> Arc<dyn Clock>;
+
     /// Sends the messages of a round and notes which ones to wait for. Does not wait for a peer.
     ///
     /// # Errors
@@ -48,11 +51,13 @@ pub trait Transport {
 
     /// A complete round if there is one now; does not wait, but moves messages on where the engine needs calls for that.
     ///
+    /// The messages are lent, in the order of the plan: the next call may reuse their buffers.
+    ///
     /// # Errors
     /// As [`Transport::wait_any`], without the timeout.
-    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError>;
+    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError>;
 
-    /// Waits until a round is complete and returns its messages in the order of the plan. `None`: nothing is in flight.
+    /// Waits until a round is complete and lends its messages, as [`Transport::poll`] does. `None`: nothing is in flight.
     ///
     /// # Errors
     /// When the deadline passes, or a peer that is waited for is lost or gave the step up. Call
@@ -60,7 +65,7 @@ pub trait Transport {
     fn wait_any(
         &mut self,
         deadline: Deadline,
-    ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError>;
+    ) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError>;
 
     /// Says that all rounds submitted so far belong to finished steps, which a later [`Transport::abandon`] does not concern.
     fn settle(&mut self);
@@ -79,18 +84,22 @@ macro_rules! forward_transport {
                 (**self).world()
             }
 
+            fn clock(&self) -> Arc<dyn Clock> {
+                (**self).clock()
+            }
+
             fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {
                 (**self).submit(bucket, round)
             }
 
-            fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+            fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
                 (**self).poll()
             }
 
             fn wait_any(
                 &mut self,
                 deadline: Deadline,
-            ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+            ) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
                 (**self).wait_any(deadline)
             }
 
@@ -124,6 +133,9 @@ pub trait Connect: Send {
 pub struct BucketId(u32);
 
 impl BucketId {
+    /// No bucket: the rounds of [`gather`](crate::gather()) and [`barrier`](crate::barrier()).
+    pub(crate) const GATHER: Self = Self(u32::MAX);
+
     /// The bucket with this number.
     pub const fn new(bucket: u32) -> Self {
         Self(bucket)
@@ -143,167 +155,5 @@ impl BucketId {
 impl fmt::Display for BucketId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// When a wait ends at the latest. There is no way to wait for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Deadline(Instant);
-
-impl Deadline {
-    /// What a duration too long for the clock is taken for.
-    const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-
-    /// That long from now.
-    pub fn after(limit: Duration) -> Self {
-        Self::starting(Instant::now(), limit)
-    }
-
-    /// That long from `start`.
-    pub fn starting(start: Instant, limit: Duration) -> Self {
-        Self(start.checked_add(limit).unwrap_or(start + Self::LONGEST))
-    }
-
-    /// The moment.
-    pub const fn instant(self) -> Instant {
-        self.0
-    }
-
-    /// How long there is left; zero when it has passed.
-    pub fn remaining(self) -> Duration {
-        self.0.saturating_duration_since(Instant::now())
-    }
-}
-
-/// Why messages could not be moved.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransportError {
-    /// A peer is gone for good: its process or thread ended, or its link broke.
-    #[error("rank {rank} lost rank {peer}")]
-    PeerLost {
-        /// The worker that noticed.
-        rank: Rank,
-        /// The worker that is gone.
-        peer: Rank,
-    },
-    /// A peer gave the current step up; the step is lost, the next one can succeed. The peer's own error says why.
-    #[error("rank {rank}: the step was given up by rank {by}")]
-    Abandoned {
-        /// The worker that waited.
-        rank: Rank,
-        /// The worker that gave the step up, or passed on that another one did.
-        by: Rank,
-    },
-    /// A round was not complete in time. The fields name the round that waits longest.
-    #[error(
-        "rank {rank} waited {waited:.1?} in round {round} of bucket {bucket} for {}{}",
-        ranks(waiting_on),
-        more(in_flight)
-    )]
-    Timeout {
-        /// The worker that waited.
-        rank: Rank,
-        /// The bucket.
-        bucket: BucketId,
-        /// The round of the step.
-        round: u32,
-        /// The peers whose messages are missing.
-        waiting_on: Vec<Rank>,
-        /// How long the round was in flight.
-        waited: Duration,
-        /// All rounds in flight, the one that waits longest first.
-        in_flight: Vec<WaitingOn>,
-    },
-    /// A second round for a bucket that has one in flight.
-    #[error("rank {rank} submitted a round of bucket {bucket} while another was in flight")]
-    Busy {
-        /// The worker.
-        rank: Rank,
-        /// The bucket.
-        bucket: BucketId,
-    },
-    /// A round with a peer that cannot be one.
-    #[error(
-        "rank {rank} cannot exchange messages with rank {peer}: peers are the other ranks below {size}"
-    )]
-    NoSuchPeer {
-        /// The worker.
-        rank: Rank,
-        /// The peer in the round.
-        peer: Rank,
-        /// The number of workers.
-        size: u32,
-    },
-    /// The engine below failed.
-    #[error("rank {rank}: {action} failed: {source}")]
-    Io {
-        /// The worker.
-        rank: Rank,
-        /// What was attempted, with whom.
-        action: String,
-        /// The engine's error.
-        source: io::Error,
-    },
-}
-
-impl TransportError {
-    /// A timeout of `rank` from the rounds in flight, the longest wait first.
-    ///
-    /// # Panics
-    /// When nothing is in flight: then there is nothing to wait for.
-    pub fn timeout(rank: Rank, in_flight: Vec<WaitingOn>) -> Self {
-        let oldest = in_flight.first().expect("only rounds in flight time out");
-        Self::Timeout {
-            rank,
-            bucket: oldest.bucket,
-            round: oldest.round,
-            waiting_on: oldest.peers.clone(),
-            waited: oldest.since.elapsed(),
-            in_flight,
-        }
-    }
-
-    /// Can a later step over the same transport succeed?
-    pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Abandoned { .. } | Self::Timeout { .. })
-    }
-}
-
-fn more(in_flight: &[WaitingOn]) -> String {
-    match in_flight.len() {
-        0 | 1 => String::new(),
-        2 => " (and in 1 other bucket)".to_owned(),
-        n => format!(" (and in {} other buckets)", n - 1),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timeout_names_rank_bucket_round_and_the_peers_waited_for() {
-        let waiting = |bucket, peers: &[u32]| WaitingOn {
-            bucket: BucketId::new(bucket),
-            round: 1,
-            peers: peers.iter().map(|&rank| Rank::new(rank)).collect(),
-            since: Instant::now(),
-        };
-        let one = TransportError::timeout(Rank::new(3), vec![waiting(7, &[0, 2])]).to_string();
-        assert!(one.starts_with("rank 3 waited "), "{one}");
-        assert!(
-            one.ends_with("in round 1 of bucket 7 for ranks 0, 2"),
-            "{one}"
-        );
-        let two = vec![waiting(7, &[4]), waiting(8, &[5])];
-        let two = TransportError::timeout(Rank::new(3), two).to_string();
-        assert!(two.ends_with("for rank 4 (and in 1 other bucket)"), "{two}");
-    }
-
-    #[test]
-    fn a_deadline_too_far_for_the_clock_is_far_away() {
-        assert!(Deadline::after(Duration::MAX).remaining() > Duration::from_secs(1 << 20));
-        assert_eq!(Deadline::after(Duration::ZERO).remaining(), Duration::ZERO);
     }
 }

@@ -6,8 +6,9 @@ use std::thread;
 
 use spardl_core::{Rank, World};
 
+use crate::error::TransportError;
 use crate::threads::{ThreadsTransport, threads};
-use crate::transport::{Connect, TransportError};
+use crate::transport::Connect;
 
 /// Runs `work` once per worker of a world of `size` threads and returns the results in rank order.
 ///

@@ -201,13 +201,6 @@ fn buckets_can_be_begun_one_by_one_in_any_order() {
         let mut driver = Driver::for_layouts(transport, &Toy::Gather, &layouts)
             .unwrap()
             .with_timeout(LIMIT);
-        assert!(
-            driver
-                .finish()
-                .unwrap_err()
-                .to_string()
-                .contains("finish was called while")
-        );
         for i in 0..4 {
             let bucket = BucketId::new((i + rank) % 4);
             let gradient = [bucket.get() as f32];
@@ -221,6 +214,73 @@ fn buckets_can_be_begun_one_by_one_in_any_order() {
         }
     })
     .unwrap();
+}
+
+#[test]
+fn a_step_is_over_the_buckets_that_were_begun() {
+    run_workers(3, |transport| {
+        let layouts = vec![Layout::flat(1); 3];
+        let mut driver = Driver::for_layouts(transport, &Toy::Gather, &layouts)
+            .unwrap()
+            .with_timeout(LIMIT);
+        assert!(driver.finish().unwrap().buckets.is_empty());
+        assert!(driver.commit().is_err(), "nothing to commit");
+        let input = |step| Input {
+            gradient: &[1.25],
+            k: 1,
+            step,
+        };
+        for (step, begun) in (0..).zip([&[1][..], &[2, 0], &[]]) {
+            let begun: Vec<_> = begun.iter().map(|&bucket| BucketId::new(bucket)).collect();
+            for &bucket in &begun {
+                driver.begin(bucket, input(step)).unwrap();
+            }
+            while !driver.poll().unwrap() {
+                std::thread::yield_now();
+            }
+            let report = driver.finish().unwrap();
+            let mut reported: Vec<_> = report.buckets.iter().map(|b| b.bucket).collect();
+            assert!(reported.is_sorted());
+            reported.sort_by_key(|bucket| begun.iter().position(|b| b == bucket));
+            assert_eq!(reported, begun);
+            assert_eq!(driver.commit().is_ok(), !begun.is_empty());
+        }
+        for collective in driver.collectives() {
+            assert_eq!(collective.residual(), [0.25], "each took part once");
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_poll_beyond_the_deadline_names_who_is_missing() {
+    let errors = run_workers(2, |transport| {
+        let rank = transport.world().rank().get();
+        let driver = Driver::for_layouts(transport, &Toy::Gather, &[Layout::flat(1)]).unwrap();
+        let mut driver = driver.with_timeout(Duration::from_millis(30));
+        let mut error = None;
+        if rank == 0 {
+            let input = Input {
+                gradient: &[1.0],
+                k: 1,
+                step: 0,
+            };
+            driver.begin(FIRST, input).unwrap();
+            while error.is_none() {
+                error = driver.poll().err();
+            }
+        } else {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        error
+    });
+    let error = errors.unwrap().swap_remove(0).unwrap();
+    assert!(error.is_peer_fault() && !error.is_secondary(), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.ends_with("in round 0 of bucket 0 for rank 1"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -85,7 +85,10 @@ fn a_worker_that_leaves_during_a_wait_ends_the_wait() {
     });
     assert_eq!(
         errors.unwrap(),
-        [Some("rank 0 lost rank 1".to_owned()), None]
+        [
+            Some("rank 0 lost rank 1 in round 0 of bucket 0".to_owned()),
+            None
+        ]
     );
 }
 

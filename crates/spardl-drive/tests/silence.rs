@@ -1,12 +1,13 @@
 //! A worker that falls silent or is lost in any round ends the step of all who wait for it within the deadline, and leaves no
 //! trace in them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spardl_algos::{Options, Sag, registry};
 use spardl_core::{Algorithm, Inbox, Input, Layout, Outcome, Rank, Round, ValueType, World};
 use spardl_drive::{
-    BucketId, Deadline, DriveError, Driver, ThreadsTransport, Transport, TransportError,
+    BucketId, Clock, Deadline, DriveError, Driver, ThreadsTransport, Transport, TransportError,
     run_workers,
 };
 use spardl_testkit::{Sent, Trial, configurations, generate};
@@ -40,6 +41,7 @@ struct Failing {
     /// `None` once it is lost.
     inner: Option<ThreadsTransport>,
     world: World,
+    clock: Arc<dyn Clock>,
     plan: Option<Plan>,
 }
 
@@ -48,6 +50,7 @@ impl Failing {
         let world = inner.world();
         let plan = plan.filter(|plan| plan.rank == world.rank());
         Self {
+            clock: inner.clock(),
             inner: Some(inner),
             world,
             plan,
@@ -56,7 +59,12 @@ impl Failing {
 
     fn inner(&mut self) -> Result<&mut ThreadsTransport, TransportError> {
         let rank = self.world.rank();
-        let lost = TransportError::PeerLost { rank, peer: rank };
+        let lost = TransportError::PeerLost {
+            rank,
+            peer: rank,
+            bucket: BucketId::new(0),
+            round: 0,
+        };
         self.inner.as_mut().ok_or(lost)
     }
 }
@@ -64,6 +72,10 @@ impl Failing {
 impl Transport for Failing {
     fn world(&self) -> World {
         self.world
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
     }
 
     fn submit(&mut self, bucket: BucketId, mut round: Round) -> Result<(), TransportError> {
@@ -76,14 +88,14 @@ impl Transport for Failing {
         self.inner()?.submit(bucket, round)
     }
 
-    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
         self.inner()?.poll()
     }
 
     fn wait_any(
         &mut self,
         deadline: Deadline,
-    ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+    ) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
         self.inner()?.wait_any(deadline)
     }
 

@@ -10,9 +10,9 @@ use crate::raw::{Comm, Exchange, SamePlan};
 pub type Plan = Vec<Vec<Vec<(u32, usize)>>>;
 
 /// The messages of a step without anything around them: per round `MPI_Irecv`, `MPI_Isend` and `MPI_Waitall`, with buffers made
-/// before. A run that takes longer than its limit ends the process, as [`MpiTransport::all_reduce_f32`] does.
+/// before. A run that takes longer than its limit ends the process, as [`Yardsticks::all_reduce_f32`] does.
 ///
-/// [`MpiTransport::all_reduce_f32`]: crate::MpiTransport::all_reduce_f32
+/// [`Yardsticks::all_reduce_f32`]: crate::Yardsticks::all_reduce_f32
 #[derive(Debug)]
 pub struct BareLoop {
     comm: Comm,

@@ -33,6 +33,30 @@ pub enum MpiError {
     /// The thread that looks at the deadlines of blocking calls.
     #[error("no thread to watch a deadline: {0}; raise the limit of threads (ulimit -u)")]
     NoWatchdog(std::io::Error),
+    /// A rank that cannot be measured with.
+    #[error(
+        "rank {rank} cannot exchange messages with rank {peer}: peers are the other ranks below {size}"
+    )]
+    NoSuchPeer {
+        /// This rank.
+        rank: u32,
+        /// The peer.
+        peer: u32,
+        /// The number of ranks.
+        size: u32,
+    },
+    /// A peer that did not answer in time.
+    #[error(
+        "rank {rank} waited {limit:?} for a ping of rank {peer}: look for a rank that hangs, or give more time"
+    )]
+    NoPing {
+        /// This rank.
+        rank: u32,
+        /// The peer.
+        peer: u32,
+        /// The limit that passed.
+        limit: std::time::Duration,
+    },
     /// Ranks want to send each other different messages.
     #[error("the ranks have different plans of messages: give all of them the same one")]
     PlansDiffer,

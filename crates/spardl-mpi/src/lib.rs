@@ -26,6 +26,7 @@
 //! | --- | --- |
 //! | [`mpi`] | MPI, initialised |
 //! | [`transport`] | the transport |
+//! | [`yardsticks`] | MPI's own sum and the time of a message, to compare with |
 //! | [`bare`] | a bare loop of messages, to compare with |
 //! | [`error`] | why MPI could not be used |
 //! | `envelope` | what goes with every message |
@@ -48,7 +49,9 @@ mod raw;
 mod spares;
 pub mod transport;
 mod watchdog;
+pub mod yardsticks;
 
 pub use error::MpiError;
 pub use mpi::Mpi;
 pub use transport::MpiTransport;
+pub use yardsticks::Yardsticks;

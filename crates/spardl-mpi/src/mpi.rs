@@ -8,6 +8,7 @@ use crate::bare::{BareLoop, Plan};
 use crate::error::MpiError;
 use crate::raw::{self, Comm, Session};
 use crate::transport::MpiTransport;
+use crate::yardsticks::Yardsticks;
 
 thread_local! {
     /// The session of this thread, so that two users share it and the last one finalizes.
@@ -45,6 +46,15 @@ impl Mpi {
     pub fn transport(&self) -> Result<MpiTransport, MpiError> {
         let comm = Comm::duplicate_world(Rc::clone(&self.session))?;
         Ok(MpiTransport::new(comm))
+    }
+
+    /// Measurements of MPI itself, on a communicator of their own. All ranks must call it, as [`Mpi::transport`].
+    ///
+    /// # Errors
+    /// As [`Mpi::transport`].
+    pub fn yardsticks(&self) -> Result<Yardsticks, MpiError> {
+        let comm = Comm::duplicate_world(Rc::clone(&self.session))?;
+        Ok(Yardsticks::new(comm))
     }
 
     /// A bare loop over these messages, on a communicator of its own. All ranks must call it with the same plan; it waits for

@@ -406,6 +406,11 @@ impl Pool {
         &self.comm
     }
 
+    /// Takes a buffer to receive into later.
+    pub(crate) fn keep(&mut self, buffer: Vec<u8>) {
+        self.spares.keep(buffer);
+    }
+
     /// Is nothing in flight?
     pub(crate) const fn is_idle(&self) -> bool {
         self.requests.is_empty()

@@ -1,4 +1,4 @@
-//! Buffers of messages that were sent, for messages to receive: fresh memory costs more than a message of that size.
+//! Buffers of messages that were sent or read, for messages to receive: fresh memory costs more than such a message.
 
 /// Shorter messages are cheap to allocate.
 const WORTH_KEEPING: usize = 64 << 10;

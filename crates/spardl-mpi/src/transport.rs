@@ -8,14 +8,16 @@
 //! A step that times out or is given up leaves the transport usable, as the contract asks. An error of MPI itself does not:
 //! all later calls fail, buffers in flight are leaked, and the job ends by `MPI_Abort`.
 
-use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use spardl_core::{Inbox, Payload, Rank, Round, World};
 use spardl_drive::driver::DEFAULT_TIMEOUT;
-use spardl_drive::{BucketId, Deadline, RoundTable, Stamp, Transport, TransportError};
+use spardl_drive::{
+    BucketId, Clock, Deadline, RoundTable, Stamp, SystemClock, Transport, TransportError,
+};
 
 use crate::envelope::{Envelope, Kind};
 use crate::error::MpiError;
@@ -42,9 +44,7 @@ pub struct MpiTransport {
     order: InOrder,
     arrivals: Vec<Arrival>,
     table: RoundTable,
-    pings: Vec<VecDeque<Vec<u8>>>,
-    /// Who said goodbye.
-    gone: Vec<bool>,
+    clock: Arc<SystemClock>,
     /// Did the last step fail?
     hurt: bool,
     /// Did MPI fail?
@@ -62,8 +62,7 @@ impl MpiTransport {
             order: InOrder::new(size),
             arrivals: Vec::new(),
             table: RoundTable::new(world),
-            pings: (0..size).map(|_| VecDeque::new()).collect(),
-            gone: vec![false; size as usize],
+            clock: SystemClock::start(),
             hurt: false,
             broken: false,
             grace: GRACE,
@@ -78,9 +77,9 @@ impl MpiTransport {
     /// Waits until all messages sent so far have left.
     ///
     /// # Errors
-    /// When the deadline passes; the error names the receivers. When MPI fails.
-    pub fn flush(&mut self, deadline: Deadline) -> Result<(), TransportError> {
-        let flushed = self.progress_until(deadline, |this| {
+    /// When that takes longer than `limit`; the error names the receivers. When MPI fails.
+    pub fn flush(&mut self, limit: Duration) -> Result<(), TransportError> {
+        let flushed = self.progress_until(self.deadline(limit), |this| {
             Ok(this.pool.sending_to().next().is_none().then_some(()))
         })?;
         flushed.ok_or_else(|| {
@@ -93,97 +92,8 @@ impl MpiTransport {
         })
     }
 
-    /// Waits until all ranks are here. All ranks must call it.
-    ///
-    /// # Errors
-    /// When the deadline passes, or MPI fails. Both are final.
-    pub fn barrier(&mut self, deadline: Deadline) -> Result<(), TransportError> {
-        self.check_usable()?;
-        let started = self.pool.comm().barrier();
-        let mut barrier = started.map_err(|error| self.breaks("a barrier", error))?;
-        let passed = self.progress_until(deadline, |this| {
-            let complete = barrier.is_complete();
-            let complete = complete.map_err(|error| this.breaks("a barrier", error))?;
-            Ok(complete.then_some(()))
-        })?;
-        passed.ok_or_else(|| {
-            self.broken = true;
-            self.late("a barrier".to_owned())
-        })
-    }
-
-    /// The engine's own dense all-reduce: the sum over all ranks, in place, by `MPI_Allreduce`. All ranks must call it with
-    /// the same length.
-    ///
-    /// A yardstick for benches: it does not promise the same bits on all ranks. When it takes longer than `limit`, the process
-    /// says so and ends: MPI cannot give up a call that blocks.
-    ///
-    /// # Errors
-    /// When there are more elements than MPI can count, or MPI fails.
-    pub fn all_reduce_f32(
-        &mut self,
-        values: &mut [f32],
-        limit: Duration,
-    ) -> Result<(), TransportError> {
-        self.check_usable()?;
-        let comm = self.pool.comm();
-        let what = format!("MPI_Allreduce of {} elements", values.len());
-        let words = comm.overdue(&what, limit);
-        let done = comm
-            .session()
-            .within(limit, words, || comm.all_reduce(values));
-        match done.flatten() {
-            Ok(()) => Ok(()),
-            Err(error @ MpiError::TooLong { .. }) => Err(self.refused("all-reduce", error)),
-            Err(error) => Err(self.breaks("all-reduce", error)),
-        }
-    }
-
-    /// The time of a message of `bytes` bytes one way: half the median of `repetitions` round trips. Both ranks must call
-    /// it, with the same numbers; the other ranks need not.
-    ///
-    /// # Errors
-    /// When `peer` is not one, the whole takes longer than the deadline (which is final), or MPI fails.
-    pub fn ping_pong(
-        &mut self,
-        peer: Rank,
-        bytes: usize,
-        repetitions: u32,
-        deadline: Deadline,
-    ) -> Result<Duration, TransportError> {
-        self.check_usable()?;
-        self.table.check_peer(peer)?;
-        self.check_len(peer, bytes)?;
-        let serves = self.world.rank() < peer;
-        let mut ball = vec![0; bytes];
-        let mut trips = Vec::with_capacity(repetitions as usize + 1);
-        // The first trip warms up and is not counted.
-        for _ in 0..=repetitions {
-            let started = Instant::now();
-            if serves {
-                self.send(peer, Kind::Ping, std::mem::take(&mut ball))?;
-            }
-            ball = self.catch(peer, deadline)?;
-            if !serves {
-                self.send(peer, Kind::Ping, std::mem::take(&mut ball))?;
-            }
-            trips.push(started.elapsed());
-        }
-        self.flush(deadline)?;
-        let counted = trips.get_mut(1..).unwrap_or_default();
-        counted.sort_unstable();
-        Ok(counted
-            .get(counted.len() / 2)
-            .map_or(Duration::ZERO, |trip| *trip / 2))
-    }
-
-    fn catch(&mut self, peer: Rank, deadline: Deadline) -> Result<Vec<u8>, TransportError> {
-        let ball =
-            self.progress_until(deadline, |this| Ok(this.pings[peer.index()].pop_front()))?;
-        ball.ok_or_else(|| {
-            self.broken = true;
-            self.late(format!("a ping from rank {peer}"))
-        })
+    fn deadline(&self, limit: Duration) -> Deadline {
+        Deadline::after(self.clock.now(), limit)
     }
 
     /// Moves messages until `ready` gives something; `None` when the deadline passes first.
@@ -200,7 +110,7 @@ impl MpiTransport {
             }
             if moved {
                 idle.reset();
-            } else if idle.wait() && deadline.remaining().is_zero() {
+            } else if idle.wait() && deadline.has_passed(self.clock.now()) {
                 return Ok(None);
             }
         }
@@ -275,11 +185,7 @@ impl MpiTransport {
                 }
             }
             Some(Kind::Goodbye) => {
-                self.gone[from.index()] = true;
-                return Ok(());
-            }
-            Some(Kind::Ping) => {
-                self.pings[from.index()].push_back(bytes);
+                self.table.leave(from);
                 return Ok(());
             }
             None => {}
@@ -307,16 +213,6 @@ impl MpiTransport {
         peers
             .filter(|&peer| peer != rank)
             .try_for_each(|peer| self.send(peer, kind, bytes.to_vec()))
-    }
-
-    /// Why a wait is in vain, if it is. Messages of a sender come in their order, so all that came before are in the table.
-    fn in_vain(&self) -> Option<TransportError> {
-        let rank = self.world.rank();
-        if let Some(peer) = self.table.find_awaited(|peer| self.gone[peer.index()]) {
-            return Some(TransportError::PeerLost { rank, peer });
-        }
-        let by = self.table.abandoned_by()?;
-        Some(TransportError::Abandoned { rank, by })
     }
 
     fn check_len(&self, to: Rank, len: usize) -> Result<(), TransportError> {
@@ -373,23 +269,34 @@ impl MpiTransport {
     /// in MPI's queues. After a failed step they must come: a peer that hangs would make finalize hang.
     fn close(&mut self) -> Result<(), TransportError> {
         self.announce(Kind::Goodbye, &[])?;
-        let rank = self.world.rank().index();
-        let goodbyes = self.progress_until(Deadline::after(self.grace), |this| {
-            let mut peers = (0..).zip(&this.gone).filter(|(peer, _)| *peer != rank);
-            let all_gone = this.pool.is_idle() && peers.all(|(_, gone)| *gone);
+        let goodbyes = self.progress_until(self.deadline(self.grace), |this| {
+            let all_gone = this.pool.is_idle() && this.table.is_alone();
             Ok(all_gone.then_some(()))
         })?;
         match goodbyes {
             None if self.hurt => Err(self.late("closing".to_owned())),
-            None => self.flush(Deadline::after(DEFAULT_TIMEOUT)),
+            None => self.flush(DEFAULT_TIMEOUT),
             Some(()) => Ok(()),
         }
+    }
+
+    /// A complete round, if there is one now; its messages are in the table. The buffers of the one before are received
+    /// into again.
+    fn next_complete(&mut self) -> Option<BucketId> {
+        self.table
+            .reclaim()
+            .for_each(|buffer| self.pool.keep(buffer));
+        self.table.take_complete()
     }
 }
 
 impl Transport for MpiTransport {
     fn world(&self) -> World {
         self.world
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::<SystemClock>::clone(&self.clock)
     }
 
     fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {
@@ -399,7 +306,7 @@ impl Transport for MpiTransport {
             self.table.check_peer(outgoing.to)?;
             self.check_len(outgoing.to, outgoing.payload.wire_len())?;
         }
-        self.table.expect(bucket, seq, &recvs)?;
+        self.table.expect(bucket, seq, &recvs, self.clock.now())?;
         let envelope = Envelope {
             stamp: self.table.stamp(),
             bucket,
@@ -413,36 +320,34 @@ impl Transport for MpiTransport {
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
         self.progress()?;
-        if let Some(complete) = self.table.pop() {
-            return Ok(Some(complete));
+        match (self.next_complete(), self.table.in_vain()) {
+            (Some(bucket), _) => Ok(Some((bucket, self.table.inbox()))),
+            (None, Some(error)) => self.fails(error),
+            (None, None) => Ok(None),
         }
-        self.in_vain().map_or(Ok(None), |error| self.fails(error))
     }
 
     fn wait_any(
         &mut self,
         deadline: Deadline,
-    ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+    ) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
         let complete = self.progress_until(deadline, |this| {
-            if let Some(complete) = this.table.pop() {
-                return Ok(Some(Some(complete)));
+            if let Some(bucket) = this.next_complete() {
+                return Ok(Some(Some(bucket)));
             }
             if this.table.is_idle() {
                 return Ok(Some(None));
             }
-            match this.in_vain() {
-                Some(error) if deadline.remaining() >= NEAR => this.fails(error),
+            match this.table.in_vain() {
+                Some(error) if deadline.remaining(this.clock.now()) >= NEAR => this.fails(error),
                 _ => Ok(None),
             }
         })?;
         match complete {
-            Some(complete) => Ok(complete),
-            None => self.fails(TransportError::timeout(
-                self.world.rank(),
-                self.table.waiting(),
-            )),
+            Some(complete) => Ok(complete.map(|bucket| (bucket, self.table.inbox()))),
+            None => self.fails(self.table.timeout(self.clock.now())),
         }
     }
 

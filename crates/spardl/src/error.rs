@@ -19,11 +19,11 @@ enum Kind {
 impl Error {
     /// Was something asked for that cannot be? The message says what can.
     pub fn is_config(&self) -> bool {
-        matches!(
-            self.0,
-            Kind::Config(_)
-                | Kind::Drive(DriveError::Config { .. } | DriveError::InputCount { .. })
-        )
+        match &self.0 {
+            Kind::Config(_) => true,
+            Kind::Drive(error) => error.is_misuse(),
+            Kind::Threads(_) => false,
+        }
     }
 
     /// Did a peer not answer in time?
@@ -33,7 +33,7 @@ impl Error {
 
     /// Is a peer gone, late or sending what it should not?
     pub fn is_peer_fault(&self) -> bool {
-        self.transport().is_some() || matches!(self.0, Kind::Drive(DriveError::Protocol { .. }))
+        matches!(&self.0, Kind::Drive(error) if error.is_peer_fault())
     }
 
     /// The worker that was lost, when that is known.

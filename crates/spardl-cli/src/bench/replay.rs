@@ -1,10 +1,11 @@
 //! The exchange alone: the messages of a step once more, without local work, through the transport and in a bare loop.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use spardl_core::{Inbox, Payload, Rank, Round, World};
-use spardl_drive::{BucketId, Deadline, Transport, TransportError};
+use spardl_drive::{BucketId, Clock, Deadline, Transport, TransportError};
 
 use super::Case;
 use super::stats::median;
@@ -50,6 +51,10 @@ impl Transport for Recorder<'_> {
         self.inner.world()
     }
 
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.inner.clock()
+    }
+
     fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {
         let at = round.seq as usize;
         if self.sends.len() <= at {
@@ -60,14 +65,14 @@ impl Transport for Recorder<'_> {
         self.inner.submit(bucket, round)
     }
 
-    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
         self.inner.poll()
     }
 
     fn wait_any(
         &mut self,
         deadline: Deadline,
-    ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+    ) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
         self.inner.wait_any(deadline)
     }
 
@@ -94,7 +99,7 @@ pub(super) fn measure(case: &Case<'_>, job: &mut Job, sends: &Sends) -> anyhow::
     let mut bare_loop = job.bare_loop(&plan, case.deadline)?;
     let mut times = Vec::new();
     for _ in 0..case.args.warmup + case.args.iterations {
-        let transport_ms = through(job, &plan, Deadline::after(case.deadline))?;
+        let transport_ms = through(job, &plan, case.deadline)?;
         let bare_ms = bare_loop.run(case.deadline)?.as_secs_f64() * 1e3;
         times.push((transport_ms, bare_ms));
     }
@@ -116,7 +121,7 @@ pub(super) fn measure(case: &Case<'_>, job: &mut Job, sends: &Sends) -> anyhow::
 }
 
 /// The time of the messages of `plan` through the transport, on this rank.
-fn through(job: &mut Job, plan: &[Sends], deadline: Deadline) -> anyhow::Result<f64> {
+fn through(job: &mut Job, plan: &[Sends], limit: Duration) -> anyhow::Result<f64> {
     let rank = job.world().rank().get();
     let count = plan.iter().map(Vec::len).max().unwrap_or(0);
     let round = |at: usize| {
@@ -138,6 +143,7 @@ fn through(job: &mut Job, plan: &[Sends], deadline: Deadline) -> anyhow::Result<
     let rounds: Vec<Round> = (0..count).map(round).collect();
     job.barrier()?;
     let transport = job.transport();
+    let deadline = Deadline::after(transport.clock().now(), limit);
     let since = Instant::now();
     for round in rounds {
         transport.submit(BucketId::new(0), round)?;

@@ -123,13 +123,12 @@ pub(super) fn measure(
             Err(error) => failures.push(error),
         }
     }
-    // The worker that failed first is the one whose error is not that another one left.
-    if let Some(error) = failures
-        .iter()
-        .find(|e| !e.to_string().contains("lost"))
-        .or(failures.first())
-    {
-        bail!("{error:#}");
+    // The worker to name is the one whose error does not only say that another one failed.
+    let secondary =
+        |error: &anyhow::Error| error.downcast_ref().is_some_and(DriveError::is_secondary);
+    let cause = failures.iter().position(|error| !secondary(error));
+    if !failures.is_empty() {
+        return Err(failures.swap_remove(cause.unwrap_or(0)));
     }
     Ok(summary(&workers))
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use spardl_core::{Rank, World};
-use spardl_drive::{Deadline, Transport, gather};
+use spardl_drive::{Transport, barrier, gather};
 use spardl_mpi::bare::{BareLoop, Plan};
-use spardl_mpi::{Mpi, MpiTransport};
+use spardl_mpi::{Mpi, MpiTransport, Yardsticks};
 
 /// How long ranks wait for each other unless the command has a deadline: some read their files more slowly, or start later.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -17,6 +17,7 @@ pub(crate) struct Job {
     /// How long this rank waits for the others in calls without a deadline of their own.
     patience: Duration,
     transport: MpiTransport,
+    yardsticks: Yardsticks,
     mpi: Mpi,
 }
 
@@ -30,9 +31,11 @@ impl Job {
     pub(crate) fn join() -> anyhow::Result<Self> {
         let mpi = Mpi::init().context("starting MPI")?;
         let transport = mpi.transport().context("starting MPI")?;
+        let yardsticks = mpi.yardsticks().context("starting MPI")?;
         Ok(Self {
             patience: PATIENCE,
             transport,
+            yardsticks,
             mpi,
         })
     }
@@ -57,14 +60,12 @@ impl Job {
 
     /// Waits for all ranks.
     pub(crate) fn barrier(&mut self) -> anyhow::Result<()> {
-        let passed = self.transport.barrier(Deadline::after(self.patience));
-        passed.with_context(|| self.waited())
+        barrier(&mut self.transport, self.patience).with_context(|| self.waited())
     }
 
     /// What every rank says, in the order of ranks, on every rank. All ranks must call it.
     pub(crate) fn gather(&mut self, mine: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
-        let deadline = Deadline::after(self.patience);
-        gather(&mut self.transport, mine, deadline).with_context(|| self.waited())
+        gather(&mut self.transport, mine, self.patience).with_context(|| self.waited())
     }
 
     fn waited(&self) -> String {
@@ -77,7 +78,7 @@ impl Job {
         values: &mut [f32],
         deadline: Duration,
     ) -> anyhow::Result<()> {
-        Ok(self.transport.all_reduce_f32(values, deadline)?)
+        Ok(self.yardsticks.all_reduce_f32(values, deadline)?)
     }
 
     /// A bare loop over the messages of a step; all ranks must call it with the same plan.
@@ -92,9 +93,9 @@ impl Job {
         bytes: usize,
         repetitions: u32,
     ) -> anyhow::Result<Duration> {
-        let deadline = Deadline::after(self.patience);
-        Ok(self
-            .transport
-            .ping_pong(peer, bytes, repetitions, deadline)?)
+        let time = self
+            .yardsticks
+            .ping_pong(peer.get(), bytes, repetitions, self.patience)?;
+        Ok(time)
     }
 }

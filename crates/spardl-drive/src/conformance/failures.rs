@@ -3,14 +3,16 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use spardl_core::{Layout, World};
+use spardl_core::{Layout, Payload, Rank, World};
 
 use super::PATIENCE;
-use super::rounds::input;
+use super::rounds::{input, numbered, wait};
 use super::toy::{Toy, assert_sum, gradient};
 use crate::driver::Driver;
-use crate::error::DriveError;
-use crate::transport::{BucketId, Transport, TransportError};
+use crate::error::{DriveError, TransportError};
+use crate::gather::barrier;
+use crate::time::Deadline;
+use crate::transport::{BucketId, Transport};
 
 /// How long the failing steps wait.
 const SHORT: Duration = Duration::from_millis(250);
@@ -50,8 +52,7 @@ pub fn a_peer_that_never_answers_is_named(transport: Box<dyn Transport>) {
             }) => {
                 assert_eq!((rank, bucket, round), (world.rank(), BUCKET, 0));
                 assert!(waiting_on.contains(&silent), "{waiting_on:?}");
-                // Not `waited`: the transport's clock starts a little after the driver's.
-                assert!(elapsed >= SHORT, "not before the deadline");
+                assert!(waited >= SHORT, "not before the deadline");
                 assert!(waited <= elapsed, "waited longer than the call took");
                 assert_eq!(in_flight.len(), 1);
             }
@@ -63,6 +64,31 @@ pub fn a_peer_that_never_answers_is_named(transport: Box<dyn Transport>) {
         }
     }
     retry_until_done(&mut driver.with_timeout(PATIENCE), 1);
+}
+
+/// All workers pass a barrier together; one that nobody else comes to names all who are missing.
+///
+/// # Panics
+/// When the transport breaks the rule.
+pub fn a_barrier_holds_everybody_and_names_who_is_missing(mut transport: Box<dyn Transport>) {
+    let world = transport.world();
+    for _ in 0..3 {
+        barrier(&mut *transport, PATIENCE).unwrap();
+    }
+    let others: Vec<Rank> = (1..world.size()).map(Rank::new).collect();
+    if world.rank().get() == 0 && !others.is_empty() {
+        let error = barrier(&mut *transport, SHORT).unwrap_err();
+        match error {
+            TransportError::Timeout { waiting_on, .. } => assert_eq!(waiting_on, others),
+            error => panic!("not in time: {error}"),
+        }
+    } else {
+        thread::sleep(3 * SHORT);
+    }
+    // Those who slept hear once that the barrier was given up.
+    let again = barrier(&mut *transport, PATIENCE);
+    let again = again.or_else(|_| barrier(&mut *transport, PATIENCE));
+    again.unwrap();
 }
 
 /// A worker that gives a step up, after its messages are out, spoils neither the state nor the next step of anyone.
@@ -109,6 +135,44 @@ pub fn a_peer_that_leaves_is_noticed(transport: Box<dyn Transport>) {
             .iter()
             .all(|&r| r == 0.0)
     );
+}
+
+/// What a worker sent before it left arrives; a wait for more ends at once, with bucket, round and peer.
+///
+/// # Panics
+/// When the transport breaks the rule.
+pub fn the_last_words_of_a_peer_arrive_and_no_more_is_waited_for(
+    mut transport: Box<dyn Transport>,
+) {
+    let world = transport.world();
+    let leaver = Rank::new(world.size() - 1);
+    let (bucket, others) = (BucketId::new(5), (0..leaver.get()).map(Rank::new));
+    if world.rank() == leaver {
+        let words = || Payload::from_wire(b"last words".to_vec());
+        let round = others.fold(numbered(3), |round, to| round.send(to, words()));
+        transport.submit(bucket, round).unwrap();
+        wait(&mut *transport).expect("a round without receives is complete");
+        transport.settle();
+        return;
+    }
+    transport
+        .submit(bucket, numbered(3).expect(leaver, 10))
+        .unwrap();
+    let (_, inbox) = wait(&mut *transport).expect("a round is in flight");
+    assert!(inbox.messages().eq([b"last words"]));
+    transport
+        .submit(bucket, numbered(4).expect(leaver, 10))
+        .unwrap();
+    let deadline = Deadline::after(transport.clock().now(), PATIENCE);
+    match transport.wait_any(deadline).unwrap_err() {
+        TransportError::PeerLost {
+            rank,
+            peer,
+            bucket: of,
+            round,
+        } => assert_eq!((rank, peer, of, round), (world.rank(), leaver, bucket, 4)),
+        error => panic!("not lost: {error}"),
+    }
 }
 
 fn driver(

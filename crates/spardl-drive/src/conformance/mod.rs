@@ -13,8 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 pub use failures::{
-    a_peer_that_leaves_is_noticed, a_peer_that_never_answers_is_named,
-    a_step_works_after_an_abandoned_one,
+    a_barrier_holds_everybody_and_names_who_is_missing, a_peer_that_leaves_is_noticed,
+    a_peer_that_never_answers_is_named, a_step_works_after_an_abandoned_one,
+    the_last_words_of_a_peer_arrive_and_no_more_is_waited_for,
 };
 pub use rounds::{
     a_late_peer_is_waited_for, early_messages_are_kept_in_order,
@@ -57,8 +58,10 @@ pub const SCENARIOS: &[Scenario] = scenarios![
     early_messages_are_kept_in_order false,
     wrong_rounds_are_refused false,
     a_peer_that_never_answers_is_named false,
+    a_barrier_holds_everybody_and_names_who_is_missing false,
     a_step_works_after_an_abandoned_one false,
     a_peer_that_leaves_is_noticed true,
+    the_last_words_of_a_peer_arrive_and_no_more_is_waited_for true,
 ];
 
 /// Runs one scenario for all [`SIZES`], with a thread per worker.
@@ -102,8 +105,10 @@ macro_rules! transport_suite {
             early_messages_are_kept_in_order
             wrong_rounds_are_refused
             a_peer_that_never_answers_is_named
+            a_barrier_holds_everybody_and_names_who_is_missing
             a_step_works_after_an_abandoned_one
             a_peer_that_leaves_is_noticed
+            the_last_words_of_a_peer_arrive_and_no_more_is_waited_for
         }
     };
     (@tests $endpoints:expr; $($scenario:ident)*) => {

@@ -8,7 +8,9 @@ use spardl_core::{HEADER_LEN, Inbox, Input, Layout, Payload, Rank, Round};
 use super::PATIENCE;
 use super::toy::{Toy, assert_sum, gradient};
 use crate::driver::Driver;
-use crate::transport::{BucketId, Deadline, Transport, TransportError};
+use crate::error::TransportError;
+use crate::time::Deadline;
+use crate::transport::{BucketId, Transport};
 
 /// Bodies from 0 bytes to more than 1 MiB, in one message per round and in many.
 ///
@@ -161,11 +163,12 @@ pub(super) fn input(gradient: &[f32], step: u64) -> Input<'_> {
     Input::new(gradient, 1, step)
 }
 
-fn wait(transport: &mut dyn Transport) -> Option<(BucketId, Inbox<'static>)> {
-    transport.wait_any(Deadline::after(PATIENCE)).unwrap()
+pub(super) fn wait(transport: &mut dyn Transport) -> Option<(BucketId, Inbox<'_>)> {
+    let deadline = Deadline::after(transport.clock().now(), PATIENCE);
+    transport.wait_any(deadline).unwrap()
 }
 
-fn numbered(seq: u32) -> Round {
+pub(super) fn numbered(seq: u32) -> Round {
     Round {
         seq,
         ..Round::new()

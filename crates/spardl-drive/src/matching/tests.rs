@@ -16,7 +16,10 @@ fn expect(table: &mut RoundTable, bucket: u32, round: u32, from: &[u32]) {
             max_bytes: 1,
         })
         .collect();
-    table.expect(BucketId::new(bucket), round, &recvs).unwrap();
+    let now = Time::from_nanos(100);
+    table
+        .expect(BucketId::new(bucket), round, &recvs, now)
+        .unwrap();
 }
 
 fn deliver(table: &mut RoundTable, from: u32, stamp: Stamp, bucket: u32, round: u32, text: &str) {
@@ -25,11 +28,20 @@ fn deliver(table: &mut RoundTable, from: u32, stamp: Stamp, bucket: u32, round: 
 }
 
 fn pop(table: &mut RoundTable) -> Option<(u32, Vec<String>)> {
-    let (bucket, inbox) = table.pop()?;
+    let bucket = table.take_complete()?;
+    let inbox = table.inbox();
     let texts = inbox
         .messages()
         .map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
     Some((bucket.get(), texts.collect()))
+}
+
+/// Who gave up what this worker waits for.
+fn abandoned_by(table: &RoundTable) -> Option<Rank> {
+    match table.in_vain()? {
+        TransportError::Abandoned { by, .. } => Some(by),
+        error => panic!("{error}"),
+    }
 }
 
 const START: Stamp = Stamp {
@@ -96,7 +108,7 @@ fn rounds_come_out_whole_and_in_plan_order_for_every_order_of_arrival_and_asking
                     whole(5, &["e", "d"])
                 ]
             );
-            assert!(table.is_idle() && table.pop().is_none() && table.early.is_empty());
+            assert!(table.is_idle() && table.take_complete().is_none() && table.early.is_empty());
         }
     }
 }
@@ -168,12 +180,12 @@ fn messages_of_a_step_that_their_sender_gave_up_are_dropped_and_those_of_its_fin
         0,
         "again",
     );
-    assert!(table.abandoned_by().is_none(), "nothing is awaited");
+    assert!(abandoned_by(&table).is_none(), "nothing is awaited");
     expect(&mut table, 0, 0, &[1]);
     assert_eq!(pop(&mut table).unwrap().1, ["finished"]);
     expect(&mut table, 0, 0, &[1]);
     assert!(pop(&mut table).is_none());
-    assert_eq!(table.abandoned_by(), Some(rank(1)));
+    assert_eq!(abandoned_by(&table), Some(rank(1)));
     assert_eq!(table.abandon().epoch, 1);
     expect(&mut table, 0, 0, &[1]);
     assert_eq!(pop(&mut table).unwrap().1, ["again"]);
@@ -193,8 +205,10 @@ fn a_complete_round_is_incomplete_again_when_a_sender_gives_up() {
         },
     );
     assert!(pop(&mut table).is_none());
-    assert_eq!(table.abandoned_by(), Some(rank(2)));
-    assert_eq!(table.waiting()[0].peers, [rank(2)]);
+    assert_eq!(abandoned_by(&table), Some(rank(2)));
+    let waiting = table.waiting(Time::from_nanos(150));
+    assert_eq!(waiting[0].peers, [rank(2)]);
+    assert_eq!(waiting[0].waited.as_nanos(), 50);
 }
 
 #[test]
@@ -214,4 +228,46 @@ fn a_stamp_survives_its_envelope() {
         finished: u32::MAX - 1,
     };
     assert_eq!(Stamp::from_le_bytes(stamp.to_le_bytes()), stamp);
+}
+
+#[test]
+fn only_a_missing_message_of_a_peer_that_left_makes_a_wait_vain() {
+    let mut table = table();
+    deliver(&mut table, 1, START, 0, 0, "last words");
+    table.leave(rank(1));
+    assert!(table.in_vain().is_none(), "nothing is awaited");
+    expect(&mut table, 0, 0, &[1]);
+    assert!(table.in_vain().is_none() && table.has_complete());
+    assert_eq!(pop(&mut table).unwrap().1, ["last words"]);
+    expect(&mut table, 6, 2, &[3, 1]);
+    match table.in_vain() {
+        Some(TransportError::PeerLost {
+            peer,
+            bucket,
+            round,
+            ..
+        }) => assert_eq!((peer, bucket.get(), round), (rank(1), 6, 2)),
+        other => panic!("{other:?}"),
+    }
+    table.hear(rank(3), Stamp { epoch: 1, ..START });
+    assert!(
+        matches!(table.in_vain(), Some(TransportError::PeerLost { .. })),
+        "a loss says more than a step given up"
+    );
+    assert!(!table.is_alone());
+    table.leave(rank(2));
+    table.leave(rank(3));
+    assert!(table.is_alone());
+}
+
+#[test]
+fn buffers_of_a_lent_round_can_be_used_again() {
+    let mut table = table();
+    expect(&mut table, 0, 0, &[2, 1]);
+    deliver(&mut table, 1, START, 0, 0, "one");
+    deliver(&mut table, 2, START, 0, 0, "two");
+    assert_eq!(pop(&mut table).unwrap().1, ["two", "one"]);
+    let buffers: Vec<Vec<u8>> = table.reclaim().collect();
+    assert_eq!(buffers, [b"two", b"one"]);
+    assert_eq!(table.inbox().messages().count(), 0);
 }

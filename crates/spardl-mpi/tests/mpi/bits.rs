@@ -177,7 +177,8 @@ fn gather(transport: &mut MpiTransport, hashes: &[u64]) -> Option<Vec<Vec<u64>>>
         Round::new().send(Rank::new(0), Payload::from_wire(bytes))
     };
     transport.submit(GATHER, round).unwrap();
-    let complete = transport.wait_any(Deadline::after(LIMIT)).unwrap();
+    let deadline = Deadline::after(transport.clock().now(), LIMIT);
+    let complete = transport.wait_any(deadline).unwrap();
     let (_, inbox) = complete.expect("a round is in flight");
     let read = |message: &[u8]| {
         let chunks = message.as_chunks().0.iter();

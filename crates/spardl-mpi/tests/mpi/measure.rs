@@ -5,9 +5,9 @@
 use std::time::{Duration, Instant};
 
 use spardl_algos::{Options, registry};
-use spardl_core::{Input, Layout, Rank};
-use spardl_drive::{Deadline, Driver, Transport};
-use spardl_mpi::{Mpi, MpiTransport};
+use spardl_core::{Input, Layout};
+use spardl_drive::{Driver, Transport, barrier};
+use spardl_mpi::Mpi;
 use spardl_sim::gradient::{Distribution, Synthetic};
 
 /// VGG-16 for CIFAR.
@@ -21,6 +21,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn rank(methods: &[&str]) {
     let mpi = Mpi::init().unwrap();
     let mut transport = mpi.transport().unwrap();
+    let mut yardsticks = mpi.yardsticks().unwrap();
     let world = transport.world();
     let rank = world.rank().get();
     let say = |line: String| {
@@ -30,14 +31,13 @@ pub(crate) fn rank(methods: &[&str]) {
     };
     for bytes in [16, 4000, 20_000, 1_000_000, 8_000_000] {
         if world.size() > 1 && rank < 2 {
-            let (peer, deadline) = (Rank::new(1 - rank), Deadline::after(LIMIT));
             let repetitions = if bytes < 100_000 { 2000 } else { 50 };
-            let time = transport
-                .ping_pong(peer, bytes, repetitions, deadline)
+            let time = yardsticks
+                .ping_pong(1 - rank, bytes, repetitions, LIMIT)
                 .unwrap();
             say(format!("ping-pong {bytes:9} B {time:9.1?} one way"));
         }
-        barrier(&mut transport);
+        barrier(&mut transport, LIMIT).unwrap();
     }
     let synthetic = Synthetic {
         distribution: Distribution::HeavyTailed,
@@ -49,10 +49,10 @@ pub(crate) fn rank(methods: &[&str]) {
     let mut times = Vec::new();
     for _ in 0..STEPS {
         let mut values = gradient.clone();
-        barrier(&mut transport);
+        barrier(&mut transport, LIMIT).unwrap();
         let started = Instant::now();
-        transport.all_reduce_f32(&mut values, LIMIT).unwrap();
-        barrier(&mut transport);
+        yardsticks.all_reduce_f32(&mut values, LIMIT).unwrap();
+        barrier(&mut transport, LIMIT).unwrap();
         times.push(started.elapsed());
     }
     say(format!("mpi-allreduce {}", spread(times)));
@@ -77,12 +77,8 @@ pub(crate) fn rank(methods: &[&str]) {
         }
         (transport, _) = driver.into_parts();
         say(format!("{name} {} (last: {parts})", spread(times)));
-        barrier(&mut transport);
+        barrier(&mut transport, LIMIT).unwrap();
     }
-}
-
-fn barrier(transport: &mut MpiTransport) {
-    transport.barrier(Deadline::after(LIMIT)).unwrap();
 }
 
 fn spread(mut times: Vec<Duration>) -> String {

@@ -1,12 +1,13 @@
 //! A rank that takes step after step, and hangs at a point of one if it is the victim.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use spardl_algos::{Options, registry};
 use spardl_core::{Inbox, Input, Layout, Round, World};
-use spardl_drive::{BucketId, Deadline, Driver, Transport, TransportError};
+use spardl_drive::{BucketId, Clock, Deadline, Driver, Transport, TransportError};
 use spardl_mpi::Mpi;
 
 /// How many ranks take part.
@@ -109,6 +110,10 @@ impl<T: Transport> Transport for Hanging<T> {
         self.transport.world()
     }
 
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.transport.clock()
+    }
+
     fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {
         let seq = round.seq;
         if self.step == FATAL_STEP && self.point == Point::Select {
@@ -121,14 +126,14 @@ impl<T: Transport> Transport for Hanging<T> {
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+    fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
         self.transport.poll()
     }
 
     fn wait_any(
         &mut self,
         deadline: Deadline,
-    ) -> Result<Option<(BucketId, Inbox<'static>)>, TransportError> {
+    ) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
         self.transport.wait_any(deadline)
     }
 
