@@ -49,7 +49,7 @@ fn nothing_is_lost_for_any_number_of_workers() {
 
 /// Gradients that make residual plus gradient a small integer, of the same sign on all workers: the levels that then travel have
 /// so few digits that no sum rounds.
-fn towards_digits(workers: &[Collective], seed: u64) -> Vec<Vec<f32>> {
+fn towards_digits(workers: &[&Collective], seed: u64) -> Vec<Vec<f32>> {
     let len = workers[0].len();
     let mut numbers = generate::Numbers::new(seed);
     let mut towards = |worker: &Collective| {
@@ -59,7 +59,7 @@ fn towards_digits(workers: &[Collective], seed: u64) -> Vec<Vec<f32>> {
             .map(|i| target(i, numbers.below(5)) - residual(i))
             .collect()
     };
-    workers.iter().map(&mut towards).collect()
+    workers.iter().copied().map(&mut towards).collect()
 }
 
 /// The sum over workers, which is exact in f64.
@@ -80,12 +80,20 @@ fn holds_with_few_bits(workers: u32, len: usize, ks: &[usize]) {
         }
         let mut trial = Trial::new(&*algorithm, workers, len);
         for (step, &k) in (0..).zip(ks) {
-            let gradients = towards_digits(trial.cluster.workers(), step * 77 + 1);
-            let residuals = trial.cluster.workers().iter().map(Collective::residual);
+            let gradients = towards_digits(&trial.cluster.workers(), step * 77 + 1);
+            let residuals = trial
+                .cluster
+                .workers()
+                .into_iter()
+                .map(Collective::residual);
             let gradient = gradients.iter().map(Vec::as_slice);
             let before = totals(residuals.chain(gradient), len);
             let update = trial.step(&gradients, k, step);
-            let residuals = trial.cluster.workers().iter().map(Collective::residual);
+            let residuals = trial
+                .cluster
+                .workers()
+                .into_iter()
+                .map(Collective::residual);
             let after = totals(residuals.chain([update.as_slice()]), len);
             assert_eq!(before, after, "{} k={k} step={step}", trial.context);
         }

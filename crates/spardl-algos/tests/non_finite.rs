@@ -31,7 +31,9 @@ fn a_bad_value_anywhere_skips_the_step_on_all_workers() {
                     assert!(all, "{context}: {:?}", report.outcomes);
                     let update = check::agreed(trial.cluster.workers(), &context);
                     assert!(update.iter().all(|&value| value == 0.0), "{context}");
-                    assert!(trial.cluster.commit().is_err(), "{context}: commit");
+                    for worker in trial.cluster.workers_mut() {
+                        assert!(worker.commit().is_err(), "{context}: commit");
+                    }
                     trial.cluster.abort();
                     assert!(before == trial.kept(), "{context}: left a trace");
                 }

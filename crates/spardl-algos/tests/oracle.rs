@@ -44,7 +44,8 @@ fn equals_the_oracle(workers: u32, len: usize, ks: &[usize]) {
                         let sum = worker.residual().iter().zip(gradient).map(|(r, g)| r + g);
                         inputs.push(integers(&sum.collect::<Vec<f32>>()));
                     }
-                    let lengths: Vec<usize> = trial.cluster.workers().iter().map(length).collect();
+                    let lengths: Vec<usize> =
+                        trial.cluster.workers().into_iter().map(length).collect();
                     let expected = oracle::Step {
                         teams: teams as usize,
                         mode,

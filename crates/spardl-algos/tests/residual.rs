@@ -98,7 +98,7 @@ fn a_residual_without_the_state_of_the_method_goes_on_as_in_a_fresh_collective()
             old.step(&generate::fractions(step, WORKERS, LEN), K, step);
         }
         let mut fresh = Trial::new(&*algorithm, WORKERS, LEN);
-        let pairs = old.cluster.workers_mut().iter_mut();
+        let pairs = old.cluster.workers_mut().into_iter();
         for (old, fresh) in pairs.zip(fresh.cluster.workers_mut()) {
             let residual = old.residual().to_vec();
             fresh.restore_residual(&residual).unwrap();

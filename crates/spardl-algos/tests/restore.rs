@@ -21,8 +21,8 @@ fn a_restored_state_continues_with_the_same_bits() {
                 step(&mut old, workers, number);
             }
             let mut new = Trial::new(&*algorithm, workers, LEN);
-            let saved = old.cluster.workers().iter().map(Collective::state);
-            for (worker, state) in new.cluster.workers_mut().iter_mut().zip(saved) {
+            let saved = old.cluster.workers().into_iter().map(Collective::state);
+            for (worker, state) in new.cluster.workers_mut().into_iter().zip(saved) {
                 worker.restore(&state).unwrap();
             }
             assert_eq!(old.kept(), new.kept(), "{}", old.context);
@@ -47,7 +47,7 @@ fn a_state_of_another_length_is_refused_and_changes_nothing() {
         for (worker, other) in trial
             .cluster
             .workers_mut()
-            .iter_mut()
+            .into_iter()
             .zip(other.cluster.workers())
         {
             let refused = worker.restore(&other.state()).is_err();

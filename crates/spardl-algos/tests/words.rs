@@ -124,7 +124,7 @@ fn steps(name: &str, workers: u32, layout: &Layout, unanimous: bool) -> Vec<Step
         let gradients = make(step + 3, workers, LEN as usize);
         let ledger = cluster.step(&gradients, K as usize, step).unwrap().ledger;
         let bodies = ledger.bytes.iter().zip(&ledger.messages);
-        let selected = cluster.workers().iter().map(|w| w.stats().selected);
+        let selected = cluster.workers().into_iter().map(|w| w.stats().selected);
         let done = Step {
             workers: workers.into(),
             bytes: bodies.map(|(b, m)| b - m * HEADER_LEN as u64).collect(),

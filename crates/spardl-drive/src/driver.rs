@@ -16,9 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spardl_core::{
-    Algorithm, Collective, Input, Layout, Outcome, Parallel, Step, Update, World,
-};
+use spardl_core::{Algorithm, Collective, Input, Layout, Outcome, Parallel, Step, Update, World};
 
 use crate::error::DriveError;
 use crate::gather::{barrier, gather};
@@ -246,6 +244,12 @@ impl<T: Transport> Driver<T> {
         self.reset();
     }
 
+    /// When the step fails unless a round is completed before; `None` when nothing is in flight.
+    pub fn deadline(&self) -> Option<Deadline> {
+        let oldest = self.oldest_in_flight()?;
+        Some(Deadline::after(oldest, self.timeout))
+    }
+
     /// The update of a bucket, after its step is finished and until the next one; empty when it was skipped or aborted.
     ///
     /// # Panics
@@ -353,18 +357,20 @@ impl<T: Transport> Driver<T> {
     /// Takes a complete round from the transport and goes on with its bucket; false when there is none. Waits for one
     /// when there is a deadline.
     fn advance(&mut self, deadline: Option<Deadline>) -> Result<bool, DriveError> {
-        let (world, asked) = (self.transport.world(), self.clock.now());
+        let world = self.transport.world();
         let complete = match deadline {
-            Some(deadline) => self.transport.wait_any(deadline)?,
             None => self.transport.poll()?,
+            Some(deadline) => {
+                let asked = self.clock.now();
+                let complete = self.transport.wait_any(deadline)?;
+                self.waited += self.clock.now().since(asked);
+                complete
+            }
         };
-        let arrived = self.clock.now();
-        if deadline.is_some() {
-            self.waited += arrived.since(asked);
-        }
         let Some((bucket, inbox)) = complete else {
             return Ok(false);
         };
+        let arrived = self.clock.now();
         let run = &mut self.runs[bucket.index()];
         if let Stage::InFlight { since } = run.stage {
             run.counts.exchange += arrived.since(since);
@@ -402,12 +408,6 @@ impl<T: Transport> Driver<T> {
             self.advance(Some(deadline))?;
         }
         Ok(())
-    }
-
-    /// When the step has failed, unless a round is completed before.
-    fn deadline(&self) -> Option<Deadline> {
-        let oldest = self.oldest_in_flight()?;
-        Some(Deadline::after(oldest, self.timeout))
     }
 
     fn oldest_in_flight(&self) -> Option<Time> {

@@ -35,7 +35,7 @@ pub mod workers;
 pub use driver::{Driver, OnNonFinite};
 pub use error::{DriveError, TransportError};
 pub use gather::{barrier, gather};
-pub use matching::{RoundTable, Stamp};
+pub use matching::{News, RoundTable, Stamp};
 pub use pool::{Pool, PoolError, pool};
 pub use report::{BucketReport, Counts, StepReport, WaitingOn};
 pub use threads::{ThreadsEndpoint, ThreadsTransport, threads};

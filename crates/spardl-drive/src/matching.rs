@@ -39,6 +39,26 @@ impl Stamp {
     }
 }
 
+/// What one worker sends another.
+#[derive(Debug)]
+pub enum News {
+    /// A message of a round.
+    Message {
+        /// The sender's stamp.
+        stamp: Stamp,
+        /// The bucket.
+        bucket: BucketId,
+        /// The round of the step.
+        round: u32,
+        /// The message.
+        payload: Payload,
+    },
+    /// The sender gave a step up and has this stamp now.
+    GaveUp(Stamp),
+    /// The sender sends nothing more.
+    Goodbye,
+}
+
 /// The rounds in flight of one worker, the messages that came before they were asked for, the stamps, and who has left.
 ///
 /// A transport delivers what comes and asks for complete rounds. Whether a wait is in vain is decided here, once for all
@@ -192,6 +212,20 @@ impl RoundTable {
             self.early.remove(&slot);
         }
         message
+    }
+
+    /// Takes what came from `from`, a rank of this world.
+    pub fn take(&mut self, from: Rank, news: News) {
+        match news {
+            News::Message {
+                stamp,
+                bucket,
+                round,
+                payload,
+            } => self.deliver(from, stamp, bucket, round, payload),
+            News::GaveUp(stamp) => self.hear(from, stamp),
+            News::Goodbye => self.leave(from),
+        }
     }
 
     /// Takes a message of `from`, a rank of this world.

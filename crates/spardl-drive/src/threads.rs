@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use spardl_core::{Inbox, Payload, Rank, Round, World};
+use spardl_core::{Inbox, Rank, Round, World};
 
 use crate::error::TransportError;
-use crate::matching::{RoundTable, Stamp};
+use crate::matching::{News, RoundTable};
 use crate::time::{Clock, Deadline, SystemClock};
 use crate::transport::{BucketId, Connect, Transport};
 
@@ -81,18 +81,6 @@ struct Packet {
     news: News,
 }
 
-#[derive(Debug)]
-enum News {
-    Message {
-        stamp: Stamp,
-        bucket: BucketId,
-        round: u32,
-        payload: Payload,
-    },
-    GaveUp(Stamp),
-    Goodbye,
-}
-
 impl Port {
     /// Sends to a worker; false when it has gone.
     fn send(&self, to: Rank, news: News) -> bool {
@@ -151,17 +139,7 @@ impl Drop for Port {
 
 impl ThreadsTransport {
     fn take(&mut self, packet: Packet) {
-        let Packet { from, news } = packet;
-        match news {
-            News::Message {
-                stamp,
-                bucket,
-                round,
-                payload,
-            } => self.table.deliver(from, stamp, bucket, round, payload),
-            News::GaveUp(stamp) => self.table.hear(from, stamp),
-            News::Goodbye => self.table.leave(from),
-        }
+        self.table.take(packet.from, packet.news);
     }
 
     fn take_all(&mut self) {

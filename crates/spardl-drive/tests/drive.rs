@@ -225,11 +225,7 @@ fn a_step_is_over_the_buckets_that_were_begun() {
             .with_timeout(LIMIT);
         assert!(driver.finish().unwrap().buckets.is_empty());
         assert!(driver.commit().is_err(), "nothing to commit");
-        let input = |step| Input {
-            gradient: &[1.25],
-            k: 1,
-            step,
-        };
+        let input = |step| Input::new(&[1.25], 1, step);
         for (step, begun) in (0..).zip([&[1][..], &[2, 0], &[]]) {
             let begun: Vec<_> = begun.iter().map(|&bucket| BucketId::new(bucket)).collect();
             for &bucket in &begun {
@@ -260,12 +256,7 @@ fn a_poll_beyond_the_deadline_names_who_is_missing() {
         let mut driver = driver.with_timeout(Duration::from_millis(30));
         let mut error = None;
         if rank == 0 {
-            let input = Input {
-                gradient: &[1.0],
-                k: 1,
-                step: 0,
-            };
-            driver.begin(FIRST, input).unwrap();
+            driver.begin(FIRST, Input::new(&[1.0], 1, 0)).unwrap();
             while error.is_none() {
                 error = driver.poll().err();
             }

@@ -49,7 +49,7 @@ pub fn message(data: &[u8]) {
 /// Runs `steps` good steps: some methods take another way once they have a threshold, regions or a length from the steps
 /// before. Returns the gradients of the next step.
 fn after_clean_steps(trial: &mut Trial, k: usize, steps: u64) -> Vec<Vec<f32>> {
-    let first = &trial.cluster.workers()[0];
+    let first = trial.cluster.workers()[0];
     let (workers, len) = (first.world().size(), first.len());
     let gradients = |step| generate::fractions(step + 1, workers, len);
     for step in 0..steps {
@@ -121,7 +121,7 @@ pub fn wrong_counts(workers: u32) {
 
 /// Gives worker 0 the messages of the good step, but one too many or too few in round `bad`.
 fn refuses_count(trial: &mut Trial, input: Input<'_>, sent: &[Sent], bad: u32, surplus: bool) {
-    let worker = &mut trial.cluster.workers_mut()[0];
+    let worker = trial.cluster.workers_mut().swap_remove(0);
     let mut step = worker.begin(input).expect("the worker is idle");
     while let Step::Exchange(round) = step {
         let mut inbox: Vec<&[u8]> = round

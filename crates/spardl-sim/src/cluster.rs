@@ -1,57 +1,21 @@
-//! P machines, their messages in flight, and a ledger.
+//! P drivers over one simulated network, and a ledger.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use spardl_core::{
-    Algorithm, Collective, ConfigError, Expected, Inbox, Input, Layout, Outcome, Payload,
-    ProtocolError, Rank, Round, Step, World,
-};
+use spardl_core::{Algorithm, Collective, Input, Layout, Outcome, Rank, World};
+use spardl_drive::{BucketId, DriveError, Driver, StepReport};
 
-/// What happens to a message on its way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// It arrives as it is.
-    None,
-    /// It never arrives.
-    Drop,
-    /// It arrives with these bytes instead.
-    Replace(Vec<u8>),
-}
+use crate::clock::VirtualClock;
+use crate::network::{Event, Fault, Message, Network};
+use crate::transport::SimTransport;
 
-/// A message on its way, as a fault rule sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
-    /// The sender.
-    pub from: Rank,
-    /// The receiver.
-    pub to: Rank,
-    /// The round of the step.
-    pub round: u32,
-    /// The wire bytes.
-    pub bytes: &'a [u8],
-}
+const FIRST: BucketId = BucketId::new(0);
 
-/// Watches the workers' local work, e.g. to time it: the simulator itself reads no clock.
-pub trait Probe {
-    /// A worker starts local work: `begin` when `round` is `None`, else the `resume` after that round.
-    fn enter(&mut self, rank: Rank, round: Option<u32>);
-    /// The work that was entered last is done.
-    fn leave(&mut self);
-}
+/// How long a round may be in flight: with a stopwatch, workers that compute one after another take their time.
+const LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// A probe that watches nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unwatched;
-
-impl Probe for Unwatched {
-    fn enter(&mut self, _: Rank, _: Option<u32>) {}
-    fn leave(&mut self) {}
-}
-
-/// What each worker sent in one step.
+/// What each worker did in one step, of all its buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Rounds per worker.
@@ -62,68 +26,42 @@ pub struct Ledger {
     pub bytes: Vec<u64>,
     /// Bytes received per worker, headers included.
     pub bytes_received: Vec<u64>,
+    /// Time in `begin` per worker; zero without a stopwatch.
+    pub select: Vec<Duration>,
+    /// Time in `resume` per worker; zero without a stopwatch.
+    pub merge: Vec<Duration>,
 }
 
 impl Ledger {
-    fn new(workers: usize) -> Self {
-        Self {
-            rounds: vec![0; workers],
-            messages: vec![0; workers],
-            bytes: vec![0; workers],
-            bytes_received: vec![0; workers],
-        }
+    fn enter(&mut self, report: &StepReport) {
+        let counts = report.total();
+        self.rounds.push(counts.rounds);
+        self.messages.push(counts.messages);
+        self.bytes.push(counts.bytes_sent);
+        self.bytes_received.push(counts.bytes_received);
+        self.select.push(counts.select);
+        self.merge.push(counts.merge);
     }
 }
 
 /// How a step of the whole cluster went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepReport {
-    /// The outcome, per worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterReport {
+    /// The outcomes of all buckets of the first worker, then of the second, and so on.
     pub outcomes: Vec<Outcome>,
-    /// What was sent.
+    /// What it cost.
     pub ledger: Ledger,
 }
 
-/// Why a step of the cluster did not end.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimError {
-    /// A caller's mistake.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// A worker refused a message.
-    #[error("rank {rank}: {source}")]
-    Protocol {
-        /// The worker that refused.
-        rank: Rank,
-        /// What it refused.
-        source: ProtocolError,
-    },
-    /// Nobody can go on: messages were lost or the plans do not fit each other.
-    #[error("deadlock: rank {rank} waits in round {round} for ranks {waiting_on:?}")]
-    Deadlock {
-        /// The first worker that is stuck.
-        rank: Rank,
-        /// The round it is in.
-        round: u32,
-        /// The workers it waits for.
-        waiting_on: Vec<u32>,
-    },
-}
-
-/// All workers of a world, on one bucket.
+/// All workers of a world, with one or several buckets each.
+///
+/// A step that fails leaves all workers as before it, and what was under way is lost.
+#[derive(Debug)]
 pub struct Cluster {
-    workers: Vec<Collective>,
-    order: ChaCha8Rng,
-    fault: Box<dyn FnMut(Message<'_>) -> Fault + Send>,
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster")
-            .field("workers", &self.workers)
-            .finish_non_exhaustive()
-    }
+    drivers: Vec<Driver<SimTransport>>,
+    network: Network,
+    clock: Arc<VirtualClock>,
+    buckets: u32,
 }
 
 impl Cluster {
@@ -131,227 +69,194 @@ impl Cluster {
     ///
     /// # Errors
     /// When the algorithm refuses the world or the layout.
-    pub fn new(algorithm: &dyn Algorithm, size: u32, layout: &Layout) -> Result<Self, ConfigError> {
-        let workers = World::all(size)
-            .map(|world| algorithm.collective(world, layout))
-            .collect::<Result<_, _>>()?;
-        let order = ChaCha8Rng::seed_from_u64(0);
+    pub fn new(algorithm: &dyn Algorithm, size: u32, layout: &Layout) -> Result<Self, DriveError> {
+        Self::with_buckets(algorithm, size, std::slice::from_ref(layout))
+    }
+
+    /// A cluster with one bucket per layout.
+    ///
+    /// # Errors
+    /// As [`Cluster::new`].
+    pub fn with_buckets(
+        algorithm: &dyn Algorithm,
+        size: u32,
+        layouts: &[Layout],
+    ) -> Result<Self, DriveError> {
+        let clock = Arc::new(VirtualClock::default());
+        let driver = |world| {
+            let transport = SimTransport::new(world, Arc::clone(&clock));
+            let driver = Driver::for_layouts(transport, algorithm, layouts)?;
+            Ok::<_, DriveError>(driver.with_timeout(LIMIT))
+        };
         Ok(Self {
-            workers,
-            order,
-            fault: Box::new(|_| Fault::None),
+            drivers: World::all(size).map(driver).collect::<Result<_, _>>()?,
+            network: Network::new(size, Arc::clone(&clock)),
+            clock,
+            buckets: layouts.len() as u32,
         })
     }
 
     /// Delivers messages in another order, drawn from `seed`.
     #[must_use]
     pub fn with_order(mut self, seed: u64) -> Self {
-        self.order = ChaCha8Rng::seed_from_u64(seed);
+        self.network.set_order(seed);
+        self
+    }
+
+    /// Lets time pass as `stopwatch` shows while workers compute, e.g. the CPU time of this thread. The ledger then says
+    /// how long each worker computed.
+    #[must_use]
+    pub fn with_stopwatch(self, stopwatch: fn() -> Duration) -> Self {
+        self.clock.follow(stopwatch);
         self
     }
 
     /// Lets `rule` decide what happens to each message.
     pub fn set_fault(&mut self, rule: impl FnMut(Message<'_>) -> Fault + Send + 'static) {
-        self.fault = Box::new(rule);
+        self.network.set_fault(rule);
     }
 
-    /// The workers, in rank order.
-    pub fn workers(&self) -> &[Collective] {
-        &self.workers
+    /// The first bucket of every worker, in rank order.
+    pub fn workers(&self) -> Vec<&Collective> {
+        self.bucket(FIRST)
     }
 
-    /// The workers, in rank order.
-    pub fn workers_mut(&mut self) -> &mut [Collective] {
-        &mut self.workers
+    /// The first bucket of every worker, in rank order.
+    pub fn workers_mut(&mut self) -> Vec<&mut Collective> {
+        let first = |driver| Driver::collectives_mut(driver).first_mut();
+        self.drivers.iter_mut().filter_map(first).collect()
     }
 
-    /// One step of all workers up to `Done`; nothing is committed yet.
+    /// One bucket of every worker, in rank order.
+    ///
+    /// # Panics
+    /// When there is no such bucket.
+    pub fn bucket(&self, bucket: BucketId) -> Vec<&Collective> {
+        let drivers = self.drivers.iter();
+        drivers.map(|driver| driver.collective(bucket)).collect()
+    }
+
+    /// One step of the first bucket of all workers up to its end; nothing is committed yet.
     ///
     /// # Errors
-    /// When a worker refuses its input or a message, or nobody can go on. Abort the workers then.
+    /// When a worker refuses its input or a message, or misses one. All workers are as before the step.
+    ///
+    /// # Panics
+    /// When there is not one gradient per worker.
     pub fn step<G: AsRef<[f32]>>(
         &mut self,
         gradients: &[G],
         k: usize,
         step: u64,
-    ) -> Result<StepReport, SimError> {
-        self.step_watched(gradients, k, step, &mut Unwatched)
-    }
-
-    /// [`Cluster::step`], with a probe around the workers' local work.
-    ///
-    /// # Errors
-    /// As [`Cluster::step`].
-    pub fn step_watched<G: AsRef<[f32]>>(
-        &mut self,
-        gradients: &[G],
-        k: usize,
-        step: u64,
-        probe: &mut dyn Probe,
-    ) -> Result<StepReport, SimError> {
+    ) -> Result<ClusterReport, DriveError> {
         let inputs: Vec<_> = gradients
             .iter()
             .map(|gradient| Input::new(gradient.as_ref(), k, step))
             .collect();
-        self.step_inputs(&inputs, probe)
+        self.step_inputs(&inputs)
     }
 
-    /// [`Cluster::step_watched`] for inputs of any kind, one per worker.
+    /// [`Cluster::step`] for inputs of any kind, one per worker.
     ///
     /// # Errors
     /// As [`Cluster::step`].
-    pub fn step_inputs(
-        &mut self,
-        inputs: &[Input<'_>],
-        probe: &mut dyn Probe,
-    ) -> Result<StepReport, SimError> {
-        let size = self.workers.len();
-        let mut flight = Flight::new(size);
-        for (rank, &input) in inputs.iter().enumerate() {
-            probe.enter(Rank::new(rank as u32), None);
-            let next = self.workers[rank].begin(input);
-            probe.leave();
-            flight.take(rank, next?, &mut self.fault);
-        }
-        while flight.unfinished() {
-            if flight.ready.is_empty() {
-                return Err(flight.deadlock());
-            }
-            let turn = self.order.random_range(0..flight.ready.len());
-            let rank = flight.ready.swap_remove(turn);
-            let (round, inbox) = flight.deliver(rank);
-            probe.enter(Rank::new(rank as u32), Some(round));
-            let next = self.workers[rank].resume(inbox);
-            probe.leave();
-            let next = next.map_err(|source| SimError::Protocol {
-                rank: Rank::new(rank as u32),
-                source,
-            })?;
-            flight.take(rank, next, &mut self.fault);
-        }
-        Ok(flight.into_report())
+    ///
+    /// # Panics
+    /// When there is not one input per worker.
+    pub fn step_inputs(&mut self, inputs: &[Input<'_>]) -> Result<ClusterReport, DriveError> {
+        assert_eq!(inputs.len(), self.drivers.len(), "one input per worker");
+        self.run(1, |rank: Rank, _| inputs[rank.index()])
     }
 
-    /// Commits the finished step on all workers.
+    /// One step of all buckets of all workers up to its end; nothing is committed yet. Every worker begins its buckets in
+    /// their order, while messages of earlier ones are under way.
     ///
     /// # Errors
-    /// When a worker has no updated step.
-    pub fn commit(&mut self) -> Result<(), ConfigError> {
-        self.workers.iter_mut().try_for_each(Collective::commit)
-    }
-
-    /// Aborts the current step on all workers.
-    pub fn abort(&mut self) {
-        self.workers.iter_mut().for_each(Collective::abort);
-    }
-}
-
-/// The messages under way and who waits for what.
-struct Flight {
-    waiting: Vec<Option<(u32, Vec<Expected>)>>,
-    outcomes: Vec<Option<Outcome>>,
-    /// The workers whose mail is complete.
-    ready: Vec<usize>,
-    mail: BTreeMap<(usize, u32, u32), Payload>,
-    ledger: Ledger,
-}
-
-impl Flight {
-    fn new(size: usize) -> Self {
-        Self {
-            waiting: vec![None; size],
-            outcomes: vec![None; size],
-            ready: Vec::with_capacity(size),
-            mail: BTreeMap::new(),
-            ledger: Ledger::new(size),
-        }
-    }
-
-    fn take(
+    /// As [`Cluster::step`].
+    pub fn step_buckets<'a>(
         &mut self,
-        rank: usize,
-        step: Step,
-        fault: &mut (dyn FnMut(Message<'_>) -> Fault + Send),
-    ) {
-        match step {
-            Step::Done(outcome) => self.outcomes[rank] = Some(outcome),
-            Step::Exchange(Round { seq, sends, recvs }) => {
-                self.ledger.rounds[rank] += 1;
-                for send in sends {
-                    self.ledger.messages[rank] += 1;
-                    self.ledger.bytes[rank] += send.payload.wire_len() as u64;
-                    let from = Rank::new(rank as u32);
-                    let bytes = send.payload.as_wire();
-                    let payload = match fault(Message {
-                        from,
-                        to: send.to,
-                        round: seq,
-                        bytes,
-                    }) {
-                        Fault::None => send.payload,
-                        Fault::Drop => continue,
-                        Fault::Replace(bytes) => Payload::from_wire(bytes),
-                    };
-                    self.ledger.bytes_received[send.to.index()] += payload.wire_len() as u64;
-                    self.mail
-                        .insert((send.to.index(), seq, rank as u32), payload);
-                    self.note(send.to.index());
-                }
-                self.waiting[rank] = Some((seq, recvs));
-                self.note(rank);
+        input: impl Fn(Rank, BucketId) -> Input<'a>,
+    ) -> Result<ClusterReport, DriveError> {
+        self.run(self.buckets, input)
+    }
+
+    fn run<'a>(
+        &mut self,
+        buckets: u32,
+        input: impl Fn(Rank, BucketId) -> Input<'a>,
+    ) -> Result<ClusterReport, DriveError> {
+        let ended = self.exchange(buckets, input);
+        if ended.is_err() {
+            self.abort();
+        }
+        ended
+    }
+
+    fn exchange<'a>(
+        &mut self,
+        buckets: u32,
+        input: impl Fn(Rank, BucketId) -> Input<'a>,
+    ) -> Result<ClusterReport, DriveError> {
+        if buckets > 0 {
+            for rank in (0..self.drivers.len() as u32).map(Rank::new) {
+                self.network.begin_now(rank, FIRST);
             }
         }
-    }
-
-    fn unfinished(&self) -> bool {
-        self.outcomes.iter().any(Option::is_none)
-    }
-
-    fn missing(&self, rank: usize) -> Option<(u32, Vec<u32>)> {
-        let (seq, recvs) = self.waiting[rank].as_ref()?;
-        let absent = |e: &&Expected| !self.mail.contains_key(&(rank, *seq, e.from.get()));
-        Some((
-            *seq,
-            recvs.iter().filter(absent).map(|e| e.from.get()).collect(),
-        ))
-    }
-
-    /// Makes the worker ready if it has all its mail now.
-    fn note(&mut self, rank: usize) {
-        let Some((seq, recvs)) = &self.waiting[rank] else {
-            return;
-        };
-        let here = |e: &Expected| self.mail.contains_key(&(rank, *seq, e.from.get()));
-        if recvs.iter().all(here) && !self.ready.contains(&rank) {
-            self.ready.push(rank);
+        while let Some((rank, event)) = self.network.next() {
+            let driver = &mut self.drivers[rank.index()];
+            match event {
+                Event::Begin(bucket) => {
+                    driver.begin(bucket, input(rank, bucket))?;
+                    let next = BucketId::new(bucket.get() + 1);
+                    if next.get() < buckets {
+                        self.network.begin_later(rank, next);
+                    }
+                }
+                Event::Arrival(from, news) => {
+                    if !driver.transport_mut().take(from, news) {
+                        continue;
+                    }
+                    driver.poll()?;
+                }
+            }
+            self.network.carry(rank, driver.transport_mut());
         }
-    }
-
-    fn deliver(&mut self, rank: usize) -> (u32, Inbox<'static>) {
-        let (seq, recvs) = self.waiting[rank].take().expect("a ready worker waits");
-        let mail = recvs.iter().map(|e| {
-            self.mail
-                .remove(&(rank, seq, e.from.get()))
-                .expect("a ready worker has its mail")
-        });
-        (seq, Inbox::new(mail.collect()))
-    }
-
-    fn deadlock(&self) -> SimError {
-        let stuck = (0..self.waiting.len()).find_map(|rank| Some((rank, self.missing(rank)?)));
-        let (rank, (round, waiting_on)) = stuck.expect("an unfinished worker waits");
-        SimError::Deadlock {
-            rank: Rank::new(rank as u32),
-            round,
-            waiting_on,
+        self.check_deadlines()?;
+        let mut report = ClusterReport::default();
+        for driver in &mut self.drivers {
+            let finished = driver.finish()?;
+            let outcomes = finished.buckets.iter().map(|bucket| bucket.outcome);
+            report.outcomes.extend(outcomes);
+            report.ledger.enter(&finished);
         }
+        Ok(report)
     }
 
-    fn into_report(self) -> StepReport {
-        let outcomes = self.outcomes.into_iter().flatten().collect();
-        StepReport {
-            outcomes,
-            ledger: self.ledger,
+    /// Nothing is under way any more: whoever still waits does so until its deadline.
+    fn check_deadlines(&mut self) -> Result<(), DriveError> {
+        let waiting = self.drivers.iter_mut();
+        let first = waiting.filter_map(|driver| Some((driver.deadline()?, driver)));
+        if let Some((deadline, driver)) = first.min_by_key(|(deadline, _)| *deadline) {
+            self.clock.advance_to(deadline.time());
+            driver.poll()?;
+        }
+        Ok(())
+    }
+
+    /// Commits the finished step on all workers; those that skipped it keep the state they had.
+    ///
+    /// # Errors
+    /// When there is no finished step.
+    pub fn commit(&mut self) -> Result<(), DriveError> {
+        self.drivers.iter_mut().try_for_each(Driver::commit)
+    }
+
+    /// Aborts the current step on all workers. What is under way is lost.
+    pub fn abort(&mut self) {
+        self.network.clear();
+        for driver in &mut self.drivers {
+            driver.abort();
+            driver.transport_mut().reset();
         }
     }
 }

@@ -13,7 +13,8 @@ pub fn dense(update: Update<'_>, len: usize) -> Vec<f32> {
 ///
 /// # Panics
 /// When two workers differ.
-pub fn agreed(workers: &[Collective], context: &str) -> Vec<f32> {
+pub fn agreed<'a>(workers: impl IntoIterator<Item = &'a Collective>, context: &str) -> Vec<f32> {
+    let workers: Vec<&Collective> = workers.into_iter().collect();
     let len = workers[0].len();
     let first = dense(workers[0].update(), len);
     for (rank, worker) in workers.iter().enumerate() {
@@ -25,7 +26,10 @@ pub fn agreed(workers: &[Collective], context: &str) -> Vec<f32> {
 }
 
 /// The sum over workers of residual plus gradient, per element, in exact integers.
-pub fn inputs(workers: &[Collective], gradients: &[Vec<f32>]) -> Vec<i64> {
+pub fn inputs<'a>(
+    workers: impl IntoIterator<Item = &'a Collective>,
+    gradients: &[Vec<f32>],
+) -> Vec<i64> {
     let mut sums = residuals(workers);
     for gradient in gradients {
         add(&mut sums, gradient);
@@ -34,9 +38,10 @@ pub fn inputs(workers: &[Collective], gradients: &[Vec<f32>]) -> Vec<i64> {
 }
 
 /// The sum over workers of the residuals, per element, in exact integers.
-pub fn residuals(workers: &[Collective]) -> Vec<i64> {
-    let mut sums = vec![0; workers[0].len()];
+pub fn residuals<'a>(workers: impl IntoIterator<Item = &'a Collective>) -> Vec<i64> {
+    let mut sums = Vec::new();
     for worker in workers {
+        sums.resize(worker.len(), 0);
         add(&mut sums, worker.residual());
     }
     sums
@@ -62,8 +67,8 @@ pub fn bits(values: &[f32]) -> Vec<u32> {
 pub type Kept = (Vec<u32>, MethodState);
 
 /// What every worker keeps between steps.
-pub fn kept(workers: &[Collective]) -> Vec<Kept> {
-    let states = workers.iter().map(Collective::state);
+pub fn kept<'a>(workers: impl IntoIterator<Item = &'a Collective>) -> Vec<Kept> {
+    let states = workers.into_iter().map(Collective::state);
     states
         .map(|state| (bits(&state.residual), state.method))
         .collect()

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use spardl_core::{Algorithm, Input, Layout, Outcome, Rank};
-use spardl_sim::{Cluster, Fault, StepReport, Unwatched};
+use spardl_sim::{Cluster, ClusterReport, Fault};
 
 use crate::check::{self, Kept};
 
@@ -54,7 +54,7 @@ impl Trial {
     ///
     /// # Panics
     /// When it does not end.
-    pub fn run(&mut self, gradients: &[Vec<f32>], k: usize, step: u64) -> StepReport {
+    pub fn run(&mut self, gradients: &[Vec<f32>], k: usize, step: u64) -> ClusterReport {
         self.run_inputs(&inputs(gradients, k, step))
     }
 
@@ -62,8 +62,8 @@ impl Trial {
     ///
     /// # Panics
     /// When the step does not end.
-    pub fn run_inputs(&mut self, inputs: &[Input<'_>]) -> StepReport {
-        let report = self.cluster.step_inputs(inputs, &mut Unwatched);
+    pub fn run_inputs(&mut self, inputs: &[Input<'_>]) -> ClusterReport {
+        let report = self.cluster.step_inputs(inputs);
         report.unwrap_or_else(|error| panic!("{}: {error}", self.at(inputs)))
     }
 

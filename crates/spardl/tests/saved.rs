@@ -13,7 +13,7 @@ fn saved(algorithm: &dyn spardl::Algorithm) -> Saved {
     for step in 0..3 {
         trial.step(&generate::fractions(step, 2, LEN), 20, step);
     }
-    let states = trial.cluster.workers().iter().map(Collective::state);
+    let states = trial.cluster.workers().into_iter().map(Collective::state);
     let len = LEN as u64;
     Saved {
         method: algorithm.describe(),
@@ -30,7 +30,7 @@ fn every_method_comes_back_as_it_was_saved() {
         assert_eq!(bytes, saved.to_bytes(), "{}", saved.method);
         assert_eq!(Saved::from_bytes(&bytes).as_ref(), Ok(&saved));
         let mut fresh = Trial::new(&*algorithm, 2, LEN);
-        let workers = fresh.cluster.workers_mut().iter_mut();
+        let workers = fresh.cluster.workers_mut().into_iter();
         for (worker, bucket) in workers.zip(&saved.buckets) {
             worker.restore(&bucket.state).unwrap();
             assert_eq!(worker.state(), bucket.state, "{}", saved.method);

@@ -76,7 +76,7 @@ fn a_tenfold_change_of_scale_is_back_in_the_band_within_a_hundred_steps() {
 }
 
 fn states(cluster: &Cluster) -> Vec<MethodState> {
-    let workers = cluster.workers().iter();
+    let workers = cluster.workers().into_iter();
     workers.map(|worker| worker.state().method).collect()
 }
 

@@ -74,8 +74,8 @@ fn the_example_of_the_header_comes_out() {
     let (update, rounds) = step(&mut cluster, &gradients, 2, 0);
     assert_eq!(update, [23.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 12.0, 0.0, 0.0]);
     assert_eq!(rounds, 1 + 3 + 6);
-    assert_eq!(boundaries(&cluster.workers()[2]), [1, 1, 7, 7, 10]);
-    assert_eq!(thresholds(&cluster.workers()[0]), [4.0, 12.0]);
+    assert_eq!(boundaries(cluster.workers()[2]), [1, 1, 7, 7, 10]);
+    assert_eq!(thresholds(cluster.workers()[0]), [4.0, 12.0]);
     assert_eq!(nonzeros(cluster.workers()[3].residual()), 0);
     assert_eq!(cluster.workers()[0].residual()[5], 4.0);
     assert_eq!(nonzeros(cluster.workers()[0].residual()), 1);
@@ -155,12 +155,12 @@ fn boundaries_ascend_to_the_end_and_are_equal_on_all_ranks() {
         let mut cluster = cluster(&config, workers, len);
         for at in 0..6 {
             step(&mut cluster, &skewed(at, workers, len), k, at);
-            let cuts = boundaries(&cluster.workers()[0]);
+            let cuts = boundaries(cluster.workers()[0]);
             assert_eq!(cuts.len(), workers as usize, "one end for each region");
             assert!(cuts.is_sorted() && cuts.last() == Some(&(len as u64)));
             for worker in cluster.workers() {
                 assert_eq!(boundaries(worker), cuts);
-                assert_eq!(thresholds(worker)[1], thresholds(&cluster.workers()[0])[1]);
+                assert_eq!(thresholds(worker)[1], thresholds(cluster.workers()[0])[1]);
             }
         }
     }
@@ -172,7 +172,7 @@ fn regions_follow_the_selected_entries() {
     let mut cluster = cluster(&OkTopk::default(), workers, len);
     let (update, _) = step(&mut cluster, &skewed(3, workers, len), k, 0);
     let mut start = 0;
-    for end in boundaries(&cluster.workers()[0]) {
+    for end in boundaries(cluster.workers()[0]) {
         let share = nonzeros(&update[start..end as usize]);
         assert!((k / 16..k / 2).contains(&share), "a region has {share}");
         start = end as usize;
@@ -266,15 +266,15 @@ fn constant_magnitudes_and_zeros_are_handled() {
         };
         let mut cluster = cluster(&config, workers, len);
         assert_eq!(nonzeros(&step(&mut cluster, &zeros, k, 0).0), 0);
-        assert_eq!(thresholds(&cluster.workers()[0]), [0.0, 0.0], "none yet");
+        assert_eq!(thresholds(cluster.workers()[0]), [0.0, 0.0], "none yet");
         assert_eq!(nonzeros(&step(&mut cluster, &ones, k, 1).0), k);
-        assert_eq!(thresholds(&cluster.workers()[0]), [1.0, 3.0]);
+        assert_eq!(thresholds(cluster.workers()[0]), [1.0, 3.0]);
         // All the 90 others are at the threshold: raised above them it finds none and falls back, else the cap holds.
         assert_eq!(nonzeros(&step(&mut cluster, &zeros, k, 2).0), expected);
-        let before = thresholds(&cluster.workers()[0]);
+        let before = thresholds(cluster.workers()[0]);
         let empty = step(&mut cluster, &zeros, 0, 3).0;
         assert_eq!(nonzeros(&empty), 0, "k = 0 delivers nothing");
-        assert_eq!(thresholds(&cluster.workers()[0]), before);
+        assert_eq!(thresholds(cluster.workers()[0]), before);
     }
 }
 
@@ -284,10 +284,18 @@ fn an_aborted_step_leaves_thresholds_regions_and_counters_as_they_were() {
     let mut cluster = cluster(&OkTopk::default(), workers, len);
     for at in 0..3 {
         let gradients = skewed(at, workers, len);
-        let before: Vec<_> = cluster.workers().iter().map(Collective::state).collect();
+        let before: Vec<_> = cluster
+            .workers()
+            .into_iter()
+            .map(Collective::state)
+            .collect();
         let _ = cluster.step(&gradients, k, at).unwrap();
         cluster.abort();
-        let after: Vec<_> = cluster.workers().iter().map(Collective::state).collect();
+        let after: Vec<_> = cluster
+            .workers()
+            .into_iter()
+            .map(Collective::state)
+            .collect();
         assert_eq!(before, after);
         step(&mut cluster, &gradients, k, at);
     }

@@ -289,7 +289,7 @@ pub(super) fn memory(scale: Scale) -> anyhow::Result<Report> {
         let states = runner
             .cluster
             .workers()
-            .iter()
+            .into_iter()
             .map(spardl_core::Collective::state);
         let bytes = states.map(|state| {
             let arrays = state.method.arrays().map(|(_, array)| match array {

@@ -94,7 +94,7 @@ fn judge(runner: &mut Runner, gradients: &[Vec<f32>]) -> anyhow::Result<Judged> 
     let inputs: Vec<Vec<f32>> = runner
         .cluster
         .workers()
-        .iter()
+        .into_iter()
         .map(Collective::residual)
         .zip(gradients)
         .map(|(residual, gradient)| residual.iter().zip(gradient).map(|(r, g)| r + g).collect())

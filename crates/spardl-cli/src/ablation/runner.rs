@@ -64,13 +64,13 @@ impl Runner {
 
     /// What each worker selected in the last step.
     pub(super) fn selected(&self) -> Vec<u64> {
-        let workers = self.cluster.workers().iter();
+        let workers = self.cluster.workers().into_iter();
         workers.map(|worker| worker.stats().selected).collect()
     }
 
     /// The sum of all residuals.
     pub(super) fn residual(&self) -> Vec<f64> {
-        let workers = self.cluster.workers().iter();
+        let workers = self.cluster.workers().into_iter();
         math::sum(workers.map(Collective::residual), self.update.len())
     }
 

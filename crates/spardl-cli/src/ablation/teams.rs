@@ -106,7 +106,7 @@ fn table(seed: u64, workers: u32, len: u32, k: usize, steps: u64) -> anyhow::Res
 fn length(runner: &Runner) -> anyhow::Result<f64> {
     let workers = runner.cluster.workers();
     let mut total = 0;
-    for worker in workers {
+    for worker in &workers {
         total += worker.state().method.u64("adaptive-length")?[0];
     }
     Ok(total as f64 / workers.len() as f64)

@@ -5,7 +5,7 @@ use spardl_core::{Collective, Update, list};
 /// `|U - T| / |T|` in the 2-norm of a finished step that is not committed yet: U is the update and T holds the k largest
 /// entries of the sum over workers of residual + gradient. `None` when T is zero.
 pub(super) fn relative_error(
-    workers: &[Collective],
+    workers: &[&Collective],
     gradients: &[&[f32]],
     k: usize,
 ) -> Option<f64> {
@@ -28,7 +28,7 @@ pub(super) fn relative_error(
 }
 
 /// The sum over workers of residual + gradient, added up in f64.
-fn sum(workers: &[Collective], gradients: &[&[f32]]) -> Vec<f32> {
+fn sum(workers: &[&Collective], gradients: &[&[f32]]) -> Vec<f32> {
     const CHUNK: usize = 4096;
     let len = gradients.first().map_or(0, |gradient| gradient.len());
     let mut sums = vec![0.0; len];
@@ -91,7 +91,7 @@ mod tests {
             cluster.commit().unwrap();
         }
         cluster.step(&gradients, k, steps).unwrap();
-        relative_error(cluster.workers(), &gradients, k)
+        relative_error(&cluster.workers(), &gradients, k)
     }
 
     #[test]

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use spardl_core::{Algorithm, Collective, MethodStats, Rank};
+use spardl_core::{Algorithm, MethodStats};
 use spardl_drive::pool;
-use spardl_sim::{Cluster, Probe};
+use spardl_sim::Cluster;
 
 use super::Case;
 use super::accuracy::relative_error;
@@ -48,32 +48,6 @@ pub(super) struct Local {
     pub(super) agreed: bool,
 }
 
-/// Adds up the time of each worker's `begin` and `resume` calls.
-struct Stopwatch {
-    select: Vec<Duration>,
-    merge: Vec<Duration>,
-    current: (usize, bool),
-    clock: Clock,
-    since: Duration,
-}
-
-impl Probe for Stopwatch {
-    fn enter(&mut self, rank: Rank, round: Option<u32>) {
-        self.current = (rank.index(), round.is_none());
-        self.since = self.clock.now();
-    }
-
-    fn leave(&mut self) {
-        let (worker, selects) = self.current;
-        let total = if selects {
-            &mut self.select
-        } else {
-            &mut self.merge
-        };
-        total[worker] += self.clock.now() - self.since;
-    }
-}
-
 pub(super) fn measure(
     case: &Case<'_>,
     algorithm: &dyn Algorithm,
@@ -86,8 +60,9 @@ pub(super) fn measure(
     } else {
         args.iterations.min(5)
     };
-    let mut cluster = Cluster::new(algorithm, case.workers, &case.layout)?;
     let (clock, threads) = (Clock::of(args), pool(args.threads.into())?);
+    let cluster = Cluster::new(algorithm, case.workers, &case.layout)?;
+    let mut cluster = cluster.with_stopwatch(clock.stopwatch());
     for worker in cluster.workers_mut() {
         worker.set_threads(Arc::clone(&threads));
     }
@@ -98,23 +73,16 @@ pub(super) fn measure(
     let (mut busiest, mut agreed) = (Vec::new(), true);
     let last = u64::from(args.warmup + iterations) - 1;
     for step in 0..=last {
-        let mut watch = Stopwatch {
-            select: vec![Duration::ZERO; size],
-            merge: vec![Duration::ZERO; size],
-            current: (0, true),
-            clock,
-            since: Duration::ZERO,
-        };
         let inputs = gradients.all(step);
-        let report = cluster.step_watched(&inputs, case.k, step, &mut watch)?;
+        let ledger = cluster.step(&inputs, case.k, step)?.ledger;
         let workers = cluster.workers();
-        let stats: Vec<MethodStats> = workers.iter().map(Collective::stats).collect();
+        let stats: Vec<MethodStats> = workers.iter().map(|worker| worker.stats()).collect();
         let delivered = workers.first().map_or(0, |worker| worker.update().nnz());
         agreed &= workers
             .windows(2)
             .all(|pair| same_bits(pair[0].update(), pair[1].update()));
         if step == last {
-            error = relative_error(workers, &inputs, case.k);
+            error = relative_error(&workers, &inputs, case.k);
         }
         cluster.commit()?;
         let stream = stream_ms(
@@ -128,22 +96,22 @@ pub(super) fn measure(
         let ms = |durations: &[Duration]| {
             durations.iter().sum::<Duration>().as_secs_f64() * 1e3 / size as f64
         };
-        let totals = watch
+        let totals = ledger
             .select
             .iter()
-            .zip(&watch.merge)
+            .zip(&ledger.merge)
             .map(|(a, b)| (*a + *b).as_secs_f64());
         slowest.push(totals.fold(0.0, f64::max) * 1e3);
-        select.push(ms(&watch.select));
-        merge.push(ms(&watch.merge));
+        select.push(ms(&ledger.select));
+        merge.push(ms(&ledger.merge));
         streams.push(stream);
-        ratios.push((ms(&watch.select) + ms(&watch.merge)) / stream);
+        ratios.push((ms(&ledger.select) + ms(&ledger.merge)) / stream);
         rescans += stats.iter().map(|stats| stats.rescans).sum::<u64>();
         nnz += delivered;
         let entries = stats.iter().map(|stats| stats.entries_sent);
-        let sent = report.ledger.bytes.iter().copied().zip(entries);
+        let sent = ledger.bytes.iter().copied().zip(entries);
         busiest.push(sent.max().unwrap_or_default());
-        rounds = rounds.max(report.ledger.rounds.iter().max().copied().unwrap_or(0));
+        rounds = rounds.max(ledger.rounds.iter().max().copied().unwrap_or(0));
     }
     let steps = f64::from(iterations);
     Ok(Local {
@@ -187,6 +155,14 @@ impl Clock {
             Self::Wall
         } else {
             Self::Cpu
+        }
+    }
+
+    /// [`Clock::now`] as a function.
+    fn stopwatch(self) -> fn() -> Duration {
+        match self {
+            Self::Cpu => || Self::Cpu.now(),
+            Self::Wall => || Self::Wall.now(),
         }
     }
 
