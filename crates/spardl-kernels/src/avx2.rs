@@ -2,13 +2,14 @@
 //!
 //! The same shape as `avx512`; what AVX2 lacks is the compress instruction, replaced by a permutation from a table.
 
+mod lists;
 mod pass;
 
+pub(crate) use lists::{common, drain, keys_between, read_high, take};
 pub(crate) use pass::{accumulate, copy};
 
 use std::arch::x86_64::*;
 
-use crate::window::{Marks, Sums};
 use crate::x86::{Sink, prefetch};
 use crate::{Entries, MAGNITUDE, portable, x86};
 
@@ -114,11 +115,6 @@ fn store(dst: &mut [f32; WIDTH], value: __m256) {
     unsafe { _mm256_storeu_ps(dst.as_mut_ptr(), value) }
 }
 
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
-    x86::drain(|bytes| set_bytes(bytes), marks, sums, start, most, out);
-}
-
 /// A bit for each byte that is not zero.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline]
@@ -146,7 +142,6 @@ macro_rules! recompiled {
 }
 
 recompiled! {
-    portable::take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entries);
     portable::leave(values: &mut [f32], limit: u32, rests: &[f32]);
     portable::clear(values: &mut [f32], limit: u32);
     portable::count_at_least(values: &[f32], limit: u32) -> usize;
@@ -154,9 +149,6 @@ recompiled! {
     portable::any_zero(values: &[f32]) -> bool;
     portable::write_parts(width: u32, start: u32, indices: &[u32], low: &mut [u8], high: &mut [u8]);
     portable::read_low(width: u32, bytes: &[u8], start: u32, slots: &mut [u32]);
-    portable::read_high(bytes: &[u8], count: usize, out: &mut Vec<u32>) -> bool;
-    portable::keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) -> usize;
-    portable::common(marks: &Marks, start: u32, indices: &[u32], values: &[f32], out: &mut Entries) -> usize;
     portable::add_assign(a: &mut [f32], b: &[f32]);
     portable::all_finite(a: &[f32]) -> bool;
     portable::sum_of_squares(a: &[f32]) -> f64;

@@ -76,17 +76,17 @@ pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out
 
 #[inline(always)]
 pub(crate) fn count_at_least(values: &[f32], limit: u32) -> usize {
-    // Counted in u32 lanes: a wider sum would halve the lanes.
-    let count = |chunk: &[f32]| {
-        chunk
-            .iter()
-            .map(|value| u32::from(value.to_bits() & MAGNITUDE >= limit))
-            .sum::<u32>()
-    };
-    values
-        .chunks(CHUNK)
-        .map(|chunk| count(chunk) as usize)
-        .sum()
+    let mut count = 0;
+    for chunk in values.chunks(CHUNK) {
+        // Counted in u32 lanes: a wider sum would halve the lanes. A loop and no iterator's sum: that is a function of its own, which is not
+        // compiled for the level.
+        let mut found = 0u32;
+        for value in chunk {
+            found += u32::from(value.to_bits() & MAGNITUDE >= limit);
+        }
+        count += found as usize;
+    }
+    count
 }
 
 /// A fold, because a loop that can leave early is not vectorised.
@@ -126,7 +126,7 @@ pub(crate) fn common(
     for (&index, &value) in indices[..count].iter().zip(values) {
         out.indices[end] = index;
         out.values[end] = value;
-        end += usize::from(marks[index.wrapping_sub(start) as usize]);
+        end += usize::from(marks[index.wrapping_sub(start) as usize % Window::LEN]);
     }
     out.indices.truncate(end);
     out.values.truncate(end);

@@ -31,6 +31,8 @@ pub struct Window {
     start: u32,
     /// How many entries were put or added since the last drain: at least as many as there are marks.
     offered: usize,
+    /// Do the elements without a mark hold the values of a dense array?
+    filled: bool,
     sums: Box<Sums>,
     marks: Box<Marks>,
 }
@@ -50,6 +52,7 @@ impl Window {
         Self {
             start,
             offered: 0,
+            filled: false,
             sums: Box::new([0.0; Self::LEN]),
             marks: Box::new([0; Self::LEN + 64]),
         }
@@ -62,6 +65,17 @@ impl Window {
             self.offered = 0;
         }
         self.start = start;
+        self.filled = false;
+    }
+
+    /// Gives every element its value in `dense`, as far as that goes; none holds one by that. Where lists touch every cache line anyway,
+    /// this makes [`Window::add`] a plain sum. To be called before entries are put, and the only `dense` to add to.
+    pub fn fill(&mut self, dense: &[f32]) {
+        debug_assert_eq!(self.offered, 0, "the window holds entries");
+        let dense = dense.get(self.start as usize..).unwrap_or_default();
+        let count = dense.len().min(Self::LEN);
+        self.sums[..count].copy_from_slice(&dense[..count]);
+        self.filled = true;
     }
 
     /// Puts entries into the window.
@@ -71,12 +85,10 @@ impl Window {
     /// If `indices` and `values` differ in length.
     pub fn put(&mut self, indices: &[u32], values: &[f32]) -> usize {
         check_lengths(indices, values);
-        let count = self.each(indices, values, |sums, marks, slot, _, &value| {
-            marks[slot] = 1;
-            sums[slot] = value;
-        });
-        self.offered += count;
-        count
+        self.each(indices, values, |sum, mark, _, value| {
+            *mark = 1;
+            *sum = value;
+        })
     }
 
     /// Adds entries to what the window holds; an element that holds no value yet begins with that in `dense`.
@@ -86,26 +98,28 @@ impl Window {
     /// If `indices` and `values` differ in length, or an index is out of range for `dense`.
     pub fn add(&mut self, dense: &[f32], indices: &[u32], values: &[f32]) -> usize {
         check_lengths(indices, values);
+        if self.filled {
+            return self.each(indices, values, |sum, mark, _, value| {
+                *mark = 1;
+                *sum += value;
+            });
+        }
         let mut ahead = indices.iter().skip(AHEAD);
-        let count = self.each(indices, values, |sums, marks, slot, &index, &value| {
+        self.each(indices, values, |sum, mark, index, value| {
             // The values in `dense` lie far apart: they are asked for well before they are needed.
             if let Some(&ahead) = ahead.next() {
                 prefetch(dense, ahead);
             }
             let base = dense[index as usize];
-            let before = if marks[slot] == 0 { base } else { sums[slot] };
-            marks[slot] = 1;
-            sums[slot] = before + value;
-        });
-        self.offered += count;
-        count
+            let before = if *mark == 0 { base } else { *sum };
+            *mark = 1;
+            *sum = before + value;
+        })
     }
 
     /// Marks elements, for [`Window::common`]; what values they hold is then unspecified.
     pub fn mark(&mut self, indices: &[u32]) -> usize {
-        let count = self.each(indices, indices, |_, marks, slot, _, _| marks[slot] = 1);
-        self.offered += count;
-        count
+        self.each(indices, indices, |_, mark, _, _| *mark = 1)
     }
 
     /// Appends the entries of the list whose elements are marked.
@@ -142,24 +156,28 @@ impl Window {
         dispatch!(level, drain(marks, sums, start, most, out));
     }
 
-    /// Calls `each` for the first entries, as long as they lie in the window; returns how many those are.
+    /// Calls `each` for the first entries, as long as they lie in the window, with the value and the mark of the element, the index and what
+    /// the list has there; returns how many those are.
+    ///
+    /// Nothing looks for the end beforehand: a search jumps ahead of the hardware's prefetcher and takes longer than the loop.
     #[inline(always)]
-    fn each<T>(
+    fn each<T: Copy>(
         &mut self,
         indices: &[u32],
         values: &[T],
-        mut each: impl FnMut(&mut Sums, &mut Marks, usize, &u32, &T),
+        mut each: impl FnMut(&mut f32, &mut u8, u32, T),
     ) -> usize {
         let (sums, marks, start) = (&mut *self.sums, &mut *self.marks, self.start);
         let mut count = 0;
-        for (index, value) in indices.iter().zip(values) {
+        for (&index, &value) in indices.iter().zip(values) {
             let slot = index.wrapping_sub(start) as usize;
             if slot >= Self::LEN {
                 break;
             }
-            each(sums, marks, slot, index, value);
+            each(&mut sums[slot], &mut marks[slot], index, value);
             count += 1;
         }
+        self.offered += count;
         count
     }
 }

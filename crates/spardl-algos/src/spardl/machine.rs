@@ -125,7 +125,7 @@ impl Worker {
         let round = self.rounds[at];
         received.read(0, |reader| {
             for block in round.received(self.team.position(), self.team.size()) {
-                let mut list = Entries::default();
+                let mut list = self.selector.blank();
                 self.block_at(block).decode(reader, &mut list)?;
                 self.selector.add(block, list);
             }

@@ -73,6 +73,8 @@ pub struct Selector {
     rescans: u64,
     selected: u64,
     ranks: Ranks,
+    /// Lists that were folded in.
+    free: Vec<Entries>,
     /// What quantising left of the entries just taken.
     rests: Vec<f32>,
     pieces: Pieces,
@@ -90,6 +92,7 @@ impl Selector {
             rescans: 0,
             selected: 0,
             ranks: Ranks::default(),
+            free: Vec::new(),
             rests: Vec::new(),
             pieces: Pieces::new(Level::best()),
         }
@@ -139,6 +142,13 @@ impl Selector {
         }
     }
 
+    /// An empty list to receive into: one that was folded in before, if there is one. Fresh memory costs a fault per page.
+    pub fn blank(&mut self) -> Entries {
+        let mut list = self.free.pop().unwrap_or_default();
+        list.clear();
+        list
+    }
+
     /// Adds a received list (ascending, inside the block) to the block's current values.
     ///
     /// A sum that overflows is the largest entry of its block, so it is selected, becomes final and is seen by everybody.
@@ -159,7 +169,9 @@ impl Selector {
         } = overlay;
         let range = self.partition.range(block);
         self.pieces.fold(range, work, entries, pending);
-        overlay.pending.clear();
+        // No more than one list per block waits for its next use.
+        let room = self.partition.blocks().saturating_sub(self.free.len());
+        self.free.extend(pending.drain(..).take(room));
     }
 
     /// Removes the `quota` largest entries of the block and appends them to `out` as receivers of `values` will see them. The

@@ -55,6 +55,7 @@ proptest! {
         lists in prop::collection::vec(ascending(), 1..4),
         marked in ascending(),
         start in prop_oneof![Just(0u32), Just(1_000), Just(u32::MAX - 8191)],
+        filled in any::<bool>(),
     ) {
         const LEN: u32 = Window::LEN as u32;
         let value = |list: usize, index: u32| (list as f32 + 0.5) * 1e-3 - index as f32;
@@ -74,6 +75,9 @@ proptest! {
             // Twice, because a window is used again and again; `add` needs indices of `dense`, so only the first is moved.
             for start in [start, 0] {
                 window.move_to(start);
+                if filled {
+                    window.fill(&dense);
+                }
                 let (mut out, mut expected) = (earlier(), earlier());
                 for (at, list) in lists.iter().enumerate() {
                     let values: Vec<f32> = list.iter().map(|&index| value(at, index)).collect();

@@ -1,0 +1,188 @@
+//! The kernels for lists: what a compress instruction would do, by permutations from a table.
+
+use std::arch::x86_64::*;
+
+use super::{SET_LANES, WIDTH, load, set_bytes};
+use crate::elias_fano::words;
+use crate::window::{Marks, Sums};
+use crate::x86::Sink;
+use crate::{Entries, MAGNITUDE, Window, portable, x86};
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entries) {
+    let (index_registers, index_tail) = indices.as_chunks::<WIDTH>();
+    let (value_registers, value_tail) = values.as_chunks::<WIDTH>();
+    let mut sink = Sink::new(out, index_registers.len() * WIDTH);
+    for (index, value) in index_registers.iter().zip(value_registers) {
+        let value = load(value);
+        let reached = mask(reaching(magnitude(value), limit));
+        // SAFETY: the reference covers a whole register; the load needs no alignment.
+        let index = unsafe { _mm256_loadu_si256(index.as_ptr().cast()) };
+        // SAFETY: the sink was made for every entry of the registers, and each is offered once.
+        unsafe { push_at(&mut sink, index, reached, value) };
+    }
+    // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
+    unsafe { sink.finish() };
+    portable::take(index_tail, value_tail, limit, out);
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) -> usize {
+    let (registers, tail) = values.as_chunks::<WIDTH>();
+    out.reserve(registers.len() * WIDTH + WIDTH);
+    let (mut len, end) = (out.len(), out.as_mut_ptr());
+    let mut above = 0;
+    for register in registers {
+        let bits = magnitude(load(register));
+        let reach_high = mask(reaching(bits, high));
+        let between = mask(reaching(bits, low)) & !reach_high;
+        above += reach_high.count_ones() as usize;
+        // SAFETY: room for every element and one register more was reserved, and `len` counts no more than the elements seen.
+        unsafe {
+            let keys = _mm256_permutevar8x32_epi32(bits, set_lanes(between));
+            _mm256_storeu_si256(end.add(len).cast(), keys);
+        }
+        len += between.count_ones() as usize;
+    }
+    // SAFETY: the stores above initialised everything up to `len`, which is within the capacity.
+    unsafe { out.set_len(len) };
+    above + portable::keys_between(tail, low, high, out)
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn common(
+    marks: &Marks,
+    start: u32,
+    indices: &[u32],
+    values: &[f32],
+    out: &mut Entries,
+) -> usize {
+    let index_registers = indices.as_chunks::<WIDTH>().0;
+    let value_registers = values.as_chunks::<WIDTH>().0;
+    let mut sink = Sink::new(out, index_registers.len() * WIDTH);
+    let mut count = 0;
+    for (index, value) in index_registers.iter().zip(value_registers) {
+        if index[WIDTH - 1].wrapping_sub(start) as usize >= Window::LEN {
+            break;
+        }
+        let mut marked = 0;
+        for (lane, &index) in index.iter().enumerate() {
+            marked |= marks[index.wrapping_sub(start) as usize % Window::LEN] << lane;
+        }
+        // SAFETY: the reference covers a whole register; the load needs no alignment.
+        let index = unsafe { _mm256_loadu_si256(index.as_ptr().cast()) };
+        // SAFETY: the sink was made for every entry of the registers, and each is offered once.
+        unsafe { push_at(&mut sink, index, marked, load(value)) };
+        count += WIDTH;
+    }
+    // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
+    unsafe { sink.finish() };
+    // What is left in the window is less than a register, or the tail.
+    let rest = if count < index_registers.len() * WIDTH {
+        count..count + WIDTH
+    } else {
+        count..indices.len()
+    };
+    count + portable::common(marks, start, &indices[rest.clone()], &values[rest], out)
+}
+
+/// Eight elements at a time where about every second eight have a mark; by four marks at a time where there are fewer.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
+    if most < Window::LEN / 16 {
+        return x86::drain(|bytes| set_bytes(bytes), marks, sums, start, most, out);
+    }
+    let mut sink = Sink::new(out, most);
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let words = marks.as_chunks_mut().0.iter_mut();
+    for (word, (marks, values)) in words.zip(sums.as_chunks::<64>().0).enumerate() {
+        let bits = set_bytes(marks);
+        *marks = [0; 64];
+        for (part, values) in values.as_chunks::<WIDTH>().0.iter().enumerate() {
+            let first = start + (word * 64 + part * WIDTH) as u32;
+            let index = _mm256_add_epi32(_mm256_set1_epi32(first as i32), lanes);
+            let marked = (bits >> (part * WIDTH)) as u8;
+            // SAFETY: the sink was made for as many entries as there are marks.
+            unsafe { push_at(&mut sink, index, marked, load(values)) };
+        }
+    }
+    // SAFETY: the entries counted are the marks, which were all written.
+    unsafe { sink.finish() };
+}
+
+/// [`portable::read_high`], a byte of the bitmap at a time: a table has the places of its ones.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn read_high(bytes: &[u8], count: usize, out: &mut Vec<u32>) -> bool {
+    let ones: usize = words(bytes).map(|word| word.count_ones() as usize).sum();
+    if ones != count {
+        return false;
+    }
+    // Whole registers are written, the last up to one after the end of what counts.
+    out.reserve(count + WIDTH);
+    let mut end = out.as_mut_ptr().wrapping_add(out.len());
+    let earlier = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let mut before = 0_i32;
+    for &byte in bytes {
+        // The zeros before a one are its place less the ones before it.
+        let zeros = _mm256_sub_epi32(_mm256_set1_epi32(before), earlier);
+        let high = _mm256_add_epi32(set_lanes(byte), zeros);
+        // SAFETY: `end` is at most `count` elements after the old end, and room for a register more was reserved.
+        unsafe { _mm256_storeu_si256(end.cast(), high) };
+        let ones = byte.count_ones();
+        before = before.wrapping_add((u8::BITS - ones) as i32);
+        end = end.wrapping_add(ones as usize);
+    }
+    // SAFETY: the bytes have `count` ones, and as many elements were written one after the other.
+    unsafe { out.set_len(out.len() + count) };
+    true
+}
+
+/// The bits of the values without their signs.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn magnitude(value: __m256) -> __m256i {
+    _mm256_and_si256(
+        _mm256_castps_si256(value),
+        _mm256_set1_epi32(MAGNITUDE as i32),
+    )
+}
+
+/// All bits of the lanes in which the number is at least `limit`, both without a sign.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn reaching(bits: __m256i, limit: u32) -> __m256 {
+    let larger = _mm256_max_epu32(bits, _mm256_set1_epi32(limit as i32));
+    _mm256_castsi256_ps(_mm256_cmpeq_epi32(larger, bits))
+}
+
+/// A bit per lane.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn mask(lanes: __m256) -> u8 {
+    _mm256_movemask_ps(lanes) as u8
+}
+
+/// The numbers of the set lanes, lowest first.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn set_lanes(mask: u8) -> __m256i {
+    _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(SET_LANES[mask as usize] as i64))
+}
+
+/// Appends the entries of `mask` with these indices to the sink.
+///
+/// # Safety
+///
+/// The sink has room for the entries of the mask.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+unsafe fn push_at(sink: &mut Sink<'_>, index: __m256i, mask: u8, value: __m256) {
+    let lanes = set_lanes(mask);
+    let (indices, values) = sink.end();
+    // SAFETY: a sink with room takes 16 elements at its end.
+    unsafe {
+        _mm256_storeu_si256(indices.cast(), _mm256_permutevar8x32_epi32(index, lanes));
+        _mm256_storeu_ps(values, _mm256_permutevar8x32_ps(value, lanes));
+    }
+    sink.advance(mask.count_ones());
+}
