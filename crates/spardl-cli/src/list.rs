@@ -3,7 +3,7 @@
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use spardl_algos::{Options, registry};
-use spardl_core::Support;
+use spardl_core::{Density, Support};
 use spardl_sim::gradient::layers;
 
 use crate::output::{bad_request, print};
@@ -43,13 +43,8 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if !(0.0..=1.0).contains(&args.density) {
-        let density = args.density;
-        return Err(bad_request(format!(
-            "--density {density} is not between 0 and 1"
-        )));
-    }
-    let k = (args.density * f64::from(args.elements)) as usize;
+    let density = Density::new(args.density).map_err(bad_request)?;
+    let k = density.entries(args.elements as usize);
     let layout = layers(args.elements)?;
     let mut rows = Vec::new();
     for entry in registry::METHODS {

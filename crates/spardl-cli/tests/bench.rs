@@ -253,7 +253,7 @@ fn what_cannot_be_met_is_refused_on_one_line() {
     );
     let complaint = refused("bench --density 2");
     assert!(
-        complaint.contains("density 2 is not between 0 and 1"),
+        complaint.contains("density 2 is not a number from 0 to 1"),
         "{complaint}"
     );
     let complaint = refused("bench --gradients /nowhere/at/all.npy");

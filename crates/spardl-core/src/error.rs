@@ -42,6 +42,20 @@ pub enum ConfigError {
         /// The number of elements asked for.
         len: u64,
     },
+    /// A density that is no part of a whole.
+    #[error("density {density} is not a number from 0 to 1")]
+    BadDensity {
+        /// The density asked for.
+        density: f64,
+    },
+    /// A bucket that is not there.
+    #[error("there is no bucket {bucket}: buckets go from 0 to {buckets} - 1")]
+    NoSuchBucket {
+        /// The bucket asked for.
+        bucket: usize,
+        /// The number of buckets.
+        buckets: usize,
+    },
     /// A call that does not fit the state of the collective (`begin` twice, `commit` before the end).
     #[error("{call} was called while the collective was {state}")]
     OutOfTurn {

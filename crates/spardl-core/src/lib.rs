@@ -10,6 +10,7 @@
 //! | [`world`] | ranks, the world, teams and columns |
 //! | [`collective`] | the contract: rounds, inboxes, machines, collectives |
 //! | [`algorithm`] | a method's identity, cost, laws and layout |
+//! | [`density`] | how much of a gradient an update should have |
 //! | [`partition`] | blocks and quotas |
 //! | [`schedule`] | who talks to whom: pure integer functions |
 //! | [`phase`] | small machines to build methods from: all-gather, all-reduce, broadcast, all-to-all |
@@ -25,6 +26,7 @@
 pub mod algorithm;
 pub mod codec;
 pub mod collective;
+pub mod density;
 pub mod error;
 pub mod feedback;
 pub mod gradient;
@@ -45,6 +47,7 @@ pub use collective::{
     Collective, Expected, Inbox, Machine, MethodStats, Outcome, Outgoing, Payload, Received, Round,
     SkipReason, Step, Update,
 };
+pub use density::Density;
 pub use error::{ConfigError, DecodeError, HeaderField, ProtocolError};
 pub use feedback::{Feedback, Span};
 pub use gradient::{Gradient, Input};

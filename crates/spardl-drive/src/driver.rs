@@ -69,18 +69,7 @@ impl<T: Transport> Driver<T> {
     /// # Errors
     /// When a collective was made for another rank or world size than the transport's.
     pub fn new(transport: T, mut collectives: Vec<Collective>) -> Result<Self, DriveError> {
-        let expected = transport.world();
-        for (bucket, collective) in buckets().zip(&mut collectives) {
-            collective.set_bucket(bucket.get());
-            let got = collective.world();
-            if got != expected {
-                return Err(DriveError::WorldMismatch {
-                    bucket,
-                    expected,
-                    got,
-                });
-            }
-        }
+        number(transport.world(), &mut collectives)?;
         Ok(Self {
             clock: transport.clock(),
             transport,
@@ -101,15 +90,26 @@ impl<T: Transport> Driver<T> {
         algorithm: &dyn Algorithm,
         layouts: &[Layout],
     ) -> Result<Self, DriveError> {
-        let world = transport.world();
-        let collectives = buckets()
-            .zip(layouts)
-            .map(|(bucket, layout)| {
-                let collective = algorithm.collective(world, layout);
-                collective.map_err(|source| DriveError::Config { bucket, source })
-            })
-            .collect::<Result<_, _>>()?;
+        let collectives = collectives_for(transport.world(), algorithm, layouts)?;
         Self::new(transport, collectives)
+    }
+
+    /// Goes on with another method for the same layouts, from the next step on; the current step is aborted.
+    ///
+    /// # Errors
+    /// When the method refuses the world or a layout; nothing changes.
+    pub fn change_method(
+        &mut self,
+        algorithm: &dyn Algorithm,
+        layouts: &[Layout],
+    ) -> Result<(), DriveError> {
+        let world = self.transport.world();
+        let mut collectives = collectives_for(world, algorithm, layouts)?;
+        number(world, &mut collectives)?;
+        self.abort();
+        self.runs = vec![Run::default(); collectives.len()];
+        self.collectives = collectives;
+        Ok(())
     }
 
     /// Lets a step fail when a round is not complete `timeout` after it was submitted.
@@ -142,17 +142,29 @@ impl<T: Transport> Driver<T> {
     /// When the step failed; all buckets are as before it.
     pub fn all_reduce(&mut self, inputs: &[Input<'_>]) -> Result<StepReport, DriveError> {
         let report = self.step(inputs)?;
-        match (report.first_skipped(), self.on_non_finite) {
-            (None, _) | (Some(_), OnNonFinite::SkipBucket) => self.commit()?,
-            (Some(_), OnNonFinite::SkipStep) => self.abort(),
-            (Some((bucket, outcome)), OnNonFinite::Raise) => {
-                self.abort();
-                if let Outcome::Skipped(reason) = outcome {
-                    return Err(DriveError::NonFinite { bucket, reason });
-                }
-            }
+        if self.judge(&report)? {
+            self.commit()?;
         }
         Ok(report)
+    }
+
+    /// Does what [`OnNonFinite`] says about a finished step: `true` when it may be committed, `false` when all of it was
+    /// dropped.
+    ///
+    /// # Errors
+    /// When a bucket was skipped and the policy is [`OnNonFinite::Raise`]; all buckets are as before the step.
+    pub fn judge(&mut self, report: &StepReport) -> Result<bool, DriveError> {
+        let Some((bucket, Outcome::Skipped(reason))) = report.first_skipped() else {
+            return Ok(true);
+        };
+        if self.on_non_finite == OnNonFinite::SkipBucket {
+            return Ok(true);
+        }
+        self.abort();
+        match self.on_non_finite {
+            OnNonFinite::Raise => Err(DriveError::NonFinite { bucket, reason }),
+            _ => Ok(false),
+        }
     }
 
     /// Exchanges all buckets without committing: the updates can be read, then call [`Driver::commit`] or
@@ -281,6 +293,11 @@ impl<T: Transport> Driver<T> {
         &mut self.collectives
     }
 
+    /// Is no bucket in a step?
+    pub fn is_idle(&self) -> bool {
+        self.runs.iter().all(|run| matches!(run.stage, Stage::Idle))
+    }
+
     /// This worker and the size of its world.
     pub fn world(&self) -> World {
         self.transport.world()
@@ -316,7 +333,7 @@ impl<T: Transport> Driver<T> {
     }
 
     fn start(&mut self, bucket: BucketId, input: Input<'_>) -> Result<(), DriveError> {
-        if self.runs.iter().all(|run| matches!(run.stage, Stage::Idle)) {
+        if self.is_idle() {
             self.waited = Duration::ZERO;
         }
         self.runs[bucket.index()].counts = Counts::default();
@@ -457,6 +474,34 @@ impl<T: Transport> Driver<T> {
             run.stage = Stage::Idle;
         }
     }
+}
+
+/// Tells each collective which bucket it is.
+fn number(expected: World, collectives: &mut [Collective]) -> Result<(), DriveError> {
+    for (bucket, collective) in buckets().zip(collectives) {
+        collective.set_bucket(bucket.get());
+        let got = collective.world();
+        if got != expected {
+            return Err(DriveError::WorldMismatch {
+                bucket,
+                expected,
+                got,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn collectives_for(
+    world: World,
+    algorithm: &dyn Algorithm,
+    layouts: &[Layout],
+) -> Result<Vec<Collective>, DriveError> {
+    let make = |(bucket, layout)| {
+        let collective = algorithm.collective(world, layout);
+        collective.map_err(|source| DriveError::Config { bucket, source })
+    };
+    buckets().zip(layouts).map(make).collect()
 }
 
 fn buckets() -> impl Iterator<Item = BucketId> {

@@ -17,13 +17,18 @@ enum Kind {
 }
 
 impl Error {
-    /// Was something asked for that cannot be? The message says what can.
+    /// Did the caller ask for something that cannot be? The message says what can.
     pub fn is_config(&self) -> bool {
         match &self.0 {
             Kind::Config(_) => true,
             Kind::Drive(error) => error.is_misuse(),
             Kind::Threads(_) => false,
         }
+    }
+
+    /// Was some worker's gradient, or the sum of all, NaN or infinite, and was that to be an error?
+    pub const fn is_non_finite(&self) -> bool {
+        matches!(self.0, Kind::Drive(DriveError::NonFinite { .. }))
     }
 
     /// Did a peer not answer in time?
@@ -34,6 +39,11 @@ impl Error {
     /// Is a peer gone, late or sending what it should not?
     pub fn is_peer_fault(&self) -> bool {
         matches!(&self.0, Kind::Drive(error) if error.is_peer_fault())
+    }
+
+    /// Did this worker fail only because another one did? Its error says why.
+    pub fn is_secondary(&self) -> bool {
+        matches!(&self.0, Kind::Drive(error) if error.is_secondary())
     }
 
     /// The worker that was lost, when that is known.

@@ -19,6 +19,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Several buckets
+//!
+//! A gradient may be cut into buckets that are reduced while others are still being computed; what becomes of the step is
+//! decided when all are there:
+//!
+//! ```
+//! use spardl::{Layout, Reducer, run_workers};
+//!
+//! let sums = run_workers(2, |transport| {
+//!     let layouts = vec![Layout::flat(1000), Layout::flat(200)];
+//!     let mut reducer = Reducer::builder("ok-topk").density(0.05).build_for(transport, layouts)?;
+//!     reducer.begin(0, &[0.5; 1000])?; // on its way while the next one is computed
+//!     reducer.begin(1, &[0.25; 200])?;
+//!     let report = reducer.wait()?;
+//!     let entries = reducer.update(1).nnz(); // the sparse update itself
+//!     reducer.commit()?; // or discard(): all residuals are as before then
+//!     Ok::<_, spardl::Error>((report.nnz, entries))
+//! })?;
+//! # for sum in sums { sum?; }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # The nouns
 //!
 //! A *worker* is a participant; its *rank* is its number in the *world*. A [`Reducer`] is one worker's side of a repeated
@@ -39,15 +61,26 @@
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
 
+mod builder;
 mod error;
 mod reducer;
+mod report;
 mod saved;
 
+pub use builder::{Builder, Op};
 pub use error::Error;
-pub use reducer::{Builder, Op, Reducer, Report};
+pub use reducer::{Reducer, Restored};
+pub use report::Report;
 pub use saved::{Saved, SavedBucket, SavedError};
 pub use spardl_algos::{Options, Residual, Sag, registry};
+pub use spardl_core::state::Array;
 pub use spardl_core::{
-    Algorithm, Codec, IndexCoding, Layout, Outcome, Rank, SkipReason, State, ValueType, World,
+    Algorithm, Codec, Collective, ConfigError, Cost, DecodeError, Density, Entries, Expected,
+    Feedback, Gradient, HeaderField, Inbox, IndexCoding, Input, Laws, Layout, Machine, MethodState,
+    MethodStats, Outcome, Outgoing, Payload, ProtocolError, Rank, Received, Round, SkipReason,
+    Source, SparseVec, State, Step, Support, Update, ValueType, World,
 };
-pub use spardl_drive::{Connect, OnNonFinite, Transport, WorkersError, run_workers, threads};
+pub use spardl_drive::{
+    BucketId, BucketReport, Connect, Counts, Deadline, DriveError, OnNonFinite, ThreadsTransport,
+    Transport, TransportError, WorkersError, run_on, run_workers, threads,
+};

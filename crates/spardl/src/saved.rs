@@ -25,6 +25,7 @@ const KEY: &str = "spardl";
 /// let saved = Saved {
 ///     method: "spardl".to_owned(),
 ///     step: 7,
+///     warming_up: false,
 ///     buckets: vec![SavedBucket { len: 2, state }],
 /// };
 /// let bytes = saved.to_bytes();
@@ -38,6 +39,8 @@ pub struct Saved {
     pub method: String,
     /// The number of the next step.
     pub step: u64,
+    /// Was it saved in a dense warm-up? Then the buckets are those of the dense method.
+    pub warming_up: bool,
     /// The buckets, in order.
     pub buckets: Vec<SavedBucket>,
 }
@@ -62,6 +65,7 @@ struct About {
     format: u32,
     method: String,
     step: u64,
+    warming_up: bool,
     lengths: Vec<u64>,
 }
 
@@ -72,6 +76,7 @@ impl Saved {
             format: FORMAT,
             method: self.method.clone(),
             step: self.step,
+            warming_up: self.warming_up,
             lengths: self.buckets.iter().map(|bucket| bucket.len).collect(),
         };
         let about = serde_json::to_string(&about).expect("numbers and text are JSON");
@@ -104,7 +109,6 @@ impl Saved {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SavedError> {
         let arrays = SafeTensors::deserialize(bytes).map_err(invalid)?;
         let about = about(bytes)?;
-        let (method, step) = (about.method, about.step);
         let mut buckets = Vec::new();
         let mut arrays: BTreeMap<_, _> = arrays.iter().collect();
         for (i, len) in about.lengths.into_iter().enumerate() {
@@ -114,8 +118,9 @@ impl Saved {
         match arrays.first_key_value() {
             Some((name, _)) => Err(SavedError(format!("array `{name}` belongs to no bucket"))),
             None => Ok(Self {
-                method,
-                step,
+                method: about.method,
+                step: about.step,
+                warming_up: about.warming_up,
                 buckets,
             }),
         }

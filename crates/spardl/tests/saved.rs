@@ -18,6 +18,7 @@ fn saved(algorithm: &dyn spardl::Algorithm) -> Saved {
     Saved {
         method: algorithm.describe(),
         step: 3,
+        warming_up: false,
         buckets: states.map(|state| SavedBucket { len, state }).collect(),
     }
 }

@@ -1,5 +1,7 @@
 //! Density against the size of the residuals.
 
+use spardl_core::Density;
+
 use super::Scale;
 use super::gradients::Gradients;
 use super::math::{mean, norm, sum};
@@ -21,7 +23,7 @@ pub(super) fn run(scale: Scale) -> anyhow::Result<Report> {
     let mut runners = Vec::new();
     for name in METHODS {
         for &density in &densities {
-            let k = (density * f64::from(len)) as usize;
+            let k = Density::new(density)?.entries(len as usize);
             let runner = Runner::new(name, &*method(name, &[])?, WORKERS, len, k)?;
             runners.push((density, runner, Vec::new(), Vec::new(), Vec::new()));
         }

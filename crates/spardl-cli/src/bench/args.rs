@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use spardl_core::Layout;
+use spardl_core::{Density, Layout};
 use spardl_sim::gradient::Distribution;
 
 use crate::launch::TransportChoice;
@@ -141,10 +141,8 @@ sends.";
 
 /// Refuses what cannot be run, before anything is.
 pub(super) fn check(args: &Args) -> anyhow::Result<()> {
-    if let Some(density) = args.density.iter().find(|d| !(0.0..=1.0).contains(*d)) {
-        return Err(bad_request(format!(
-            "density {density} is not between 0 and 1"
-        )));
+    for density in &args.density {
+        Density::new(*density).map_err(bad_request)?;
     }
     if !(0.0..=1.0).contains(&args.correlation) {
         let message = format!("correlation {} is not between 0 and 1", args.correlation);

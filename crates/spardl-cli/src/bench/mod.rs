@@ -20,7 +20,7 @@ mod workers;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use spardl_core::{Algorithm, Layout};
+use spardl_core::{Algorithm, Density, Layout};
 
 pub(crate) use args::Args;
 
@@ -128,7 +128,9 @@ impl<'a> Case<'a> {
             workers,
             layout: layout.clone(),
             density,
-            k: (density * f64::from(layout.len())) as usize,
+            k: Density::new(density)
+                .map_err(bad_request)?
+                .entries(layout.len() as usize),
             deadline: Duration::try_from_secs_f64(args.deadline).map_err(bad_request)?,
             transport: if over_mpi { "mpi" } else { "threads" },
         })

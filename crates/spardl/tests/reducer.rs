@@ -1,0 +1,299 @@
+//! What a reducer does with its buckets, steps and settings.
+
+use std::time::Duration;
+
+use spardl::{
+    Error, Layout, OnNonFinite, Op, Outcome, Reducer, Restored, ThreadsTransport, Transport,
+    Update, registry, run_workers,
+};
+
+const LENGTHS: [u32; 3] = [300, 40, 1000];
+
+fn layouts() -> Vec<Layout> {
+    LENGTHS.map(Layout::flat).to_vec()
+}
+
+fn gradient(rank: u32, step: u32, len: u32) -> Vec<f32> {
+    let value = |i| ((i * 31 + rank * 7 + step * 3) % 97) as f32 - 48.0;
+    (0..len).map(value).collect()
+}
+
+/// The results of all workers, none of which may fail.
+fn on_all<R: Send>(
+    workers: u32,
+    work: impl Fn(u32, ThreadsTransport) -> Result<R, Error> + Sync,
+) -> Vec<R> {
+    let results = run_workers(workers, |transport| {
+        let rank = transport.world().rank().get();
+        work(rank, transport)
+    });
+    let results = results.expect("no panic").into_iter();
+    results
+        .map(|result| result.expect("it ends well"))
+        .collect()
+}
+
+#[test]
+fn a_density_that_is_none_is_refused_at_the_start_and_later() {
+    on_all(2, |_, mut transport| {
+        for density in [1.5, -0.1, f64::NAN] {
+            let builder = Reducer::builder("spardl").density(density);
+            let error = builder.build(&mut transport, 10).expect_err("refused");
+            assert!(error.is_config() && error.to_string().contains("from 0 to 1"));
+        }
+        let mut reducer = Reducer::builder("spardl").build(transport, 10)?;
+        assert!(reducer.set_density(f64::NAN).is_err());
+        assert_eq!(reducer.density().get(), 0.01, "nothing changed");
+        reducer.set_density(0.5)
+    });
+}
+
+#[test]
+fn a_small_bucket_sends_at_least_one_entry() {
+    let nnz = on_all(3, |rank, transport| {
+        let mut reducer = Reducer::builder("topk-a")
+            .density(0.01)
+            .build(transport, 50)?;
+        Ok(reducer.all_reduce(&mut gradient(rank, 0, 50))?.nnz)
+    });
+    assert!(nnz.iter().all(|nnz| *nnz >= 1), "{nnz:?}");
+}
+
+#[test]
+fn buckets_begun_one_by_one_give_what_they_give_together_for_every_method() {
+    for entry in registry::METHODS {
+        on_all(3, |rank, mut transport| {
+            let together = |transport: &mut ThreadsTransport| {
+                let builder = Reducer::builder(entry.name).density(0.05);
+                let mut reducer = builder.build_for(transport, layouts())?;
+                let mut all = Vec::new();
+                for step in 0..3 {
+                    all = LENGTHS
+                        .iter()
+                        .flat_map(|len| gradient(rank, step, *len))
+                        .collect();
+                    reducer.all_reduce(&mut all)?;
+                }
+                Ok::<_, Error>((all, reducer.save()))
+            };
+            let apart = |transport: &mut ThreadsTransport| {
+                let builder = Reducer::builder(entry.name).density(0.05);
+                let mut reducer = builder.build_for(transport, layouts())?;
+                let mut all = vec![f32::NAN; reducer.len()];
+                for step in 0..3 {
+                    for bucket in [2, 0, 1] {
+                        reducer.begin(bucket, &gradient(rank, step, LENGTHS[bucket]))?;
+                    }
+                    reducer.wait()?;
+                    reducer.commit()?;
+                    for bucket in 0..reducer.buckets() {
+                        reducer.write_update(bucket, &mut all[reducer.range(bucket)]);
+                    }
+                }
+                Ok::<_, Error>((all, reducer.save()))
+            };
+            assert_eq!(
+                together(&mut transport)?,
+                apart(&mut transport)?,
+                "{}",
+                entry.name
+            );
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_discarded_step_leaves_all_residuals_as_they_were() {
+    on_all(3, |rank, transport| {
+        let mut reducer = Reducer::builder("spardl").build_for(transport, layouts())?;
+        let mut all: Vec<f32> = LENGTHS
+            .iter()
+            .flat_map(|len| gradient(rank, 0, *len))
+            .collect();
+        reducer.all_reduce(&mut all)?;
+        let before = reducer.save();
+        for (bucket, len) in LENGTHS.into_iter().enumerate() {
+            reducer.begin(bucket, &gradient(rank, 1, len))?;
+        }
+        let report = reducer.wait()?;
+        assert!(report.nnz > 0, "there was an update to read");
+        reducer.discard();
+        let after = reducer.save();
+        assert_eq!(before.buckets, after.buckets);
+        assert_eq!(after.step, 2, "it counts as a step");
+        for bucket in 0..reducer.buckets() {
+            assert_eq!(reducer.update(bucket).nnz(), 0);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn nan_in_one_bucket_of_one_worker_does_what_was_asked_for() {
+    let outcomes = |policy| {
+        on_all(2, |rank, transport| {
+            let builder = Reducer::builder("spardl").on_non_finite(policy);
+            let mut reducer = builder.build_for(transport, layouts())?;
+            for (bucket, len) in LENGTHS.into_iter().enumerate() {
+                let mut gradient = gradient(rank, 0, len);
+                if (rank, bucket) == (1, 1) {
+                    gradient[3] = f32::INFINITY;
+                }
+                reducer.begin(bucket, &gradient)?;
+            }
+            let report = match reducer.wait() {
+                Ok(report) => report,
+                Err(error) => {
+                    assert!(error.is_non_finite() && !error.is_peer_fault());
+                    // Everything is as before the step: the next one may begin.
+                    let mut all = vec![1.0; reducer.len()];
+                    let report = reducer.all_reduce(&mut all)?;
+                    assert!(report.outcome == Outcome::Updated && reducer.step() == 1);
+                    return Ok(None);
+                }
+            };
+            assert!(matches!(report.outcome, Outcome::Skipped(_)));
+            let entries: Vec<bool> = (0..3)
+                .map(|bucket| reducer.update(bucket).nnz() > 0)
+                .collect();
+            reducer.commit()?;
+            Ok(Some((
+                entries,
+                reducer.residual(0).iter().any(|value| *value != 0.0),
+            )))
+        })
+    };
+    let some = |entries: [bool; 3], kept| Some((entries.to_vec(), kept));
+    let (bucket, step) = (some([true, false, true], true), some([false; 3], false));
+    assert_eq!(outcomes(OnNonFinite::SkipBucket), [bucket.clone(), bucket]);
+    assert_eq!(outcomes(OnNonFinite::SkipStep), [step.clone(), step]);
+    assert_eq!(outcomes(OnNonFinite::Raise), [None, None]);
+}
+
+#[test]
+fn a_call_out_of_turn_is_the_caller_s_mistake_and_changes_nothing() {
+    on_all(2, |rank, transport| {
+        let mut reducer = Reducer::builder("spardl").build_for(transport, layouts())?;
+        let wrong = |result: Result<(), Error>, expected: &str| {
+            let error = result.expect_err(expected);
+            assert!(error.is_config() && !error.is_peer_fault(), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
+        };
+        wrong(reducer.commit(), "commit");
+        wrong(reducer.begin(3, &[]), "no bucket 3");
+        wrong(reducer.all_reduce(&mut [0.0; 7]).map(|_| ()), "7 elements");
+        reducer.begin(0, &gradient(rank, 0, LENGTHS[0]))?;
+        wrong(reducer.begin(0, &gradient(rank, 0, LENGTHS[0])), "begin");
+        wrong(reducer.commit(), "commit");
+        reducer.begin(1, &gradient(rank, 0, LENGTHS[1]))?;
+        reducer.begin(2, &gradient(rank, 0, LENGTHS[2]))?;
+        reducer.wait()?;
+        wrong(reducer.begin(0, &gradient(rank, 0, LENGTHS[0])), "begin");
+        reducer.commit()
+    });
+}
+
+fn is_dense<T: Transport>(reducer: &Reducer<T>) -> bool {
+    matches!(reducer.update(0), Update::Dense(_))
+}
+
+#[test]
+fn the_warm_up_is_dense_and_ends_by_itself_or_when_told() {
+    on_all(3, |rank, mut transport| {
+        let builder = Reducer::builder("spardl").op(Op::Sum).dense_steps(2);
+        let mut reducer = builder.clone().build(&mut transport, 400)?;
+        let mut kinds = Vec::new();
+        for step in 0..4 {
+            reducer.all_reduce(&mut gradient(rank, step, 400))?;
+            kinds.push((is_dense(&reducer), reducer.is_warming_up()));
+        }
+        assert_eq!(
+            kinds,
+            [(true, true), (true, true), (false, false), (false, false)]
+        );
+        let mut reducer = builder.build(&mut transport, 400)?;
+        reducer.all_reduce(&mut gradient(rank, 0, 400))?;
+        reducer.end_warm_up()?;
+        reducer.all_reduce(&mut gradient(rank, 1, 400))?;
+        assert!(!is_dense(&reducer) && reducer.step() == 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_algorithm_of_one_s_own_is_used_like_a_named_one() {
+    on_all(2, |rank, mut transport| {
+        let mut named = Reducer::builder("gtopk").build(&mut transport, 100)?;
+        let mut expected = gradient(rank, 0, 100);
+        named.all_reduce(&mut expected)?;
+        drop(named);
+        let algorithm = registry::build("gtopk", &spardl::Options::default())?;
+        let mut own = Reducer::with_algorithm(algorithm).build(transport, 100)?;
+        let mut got = gradient(rank, 0, 100);
+        own.all_reduce(&mut got)?;
+        assert_eq!(got, expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_peer_that_is_gone_is_its_fault_and_named() {
+    let errors = run_workers(2, |transport| {
+        let rank = transport.world().rank().get();
+        let builder = Reducer::builder("dense").timeout(Duration::from_secs(60));
+        let mut reducer = builder.build(transport, 10).expect("valid");
+        match rank {
+            1 => None,
+            _ => reducer.all_reduce(&mut [1.0; 10]).err(),
+        }
+    });
+    let errors = errors.expect("no panic");
+    let error = errors[0].as_ref().expect("its peer was gone");
+    assert!(error.is_peer_fault() && error.is_secondary() && !error.is_config());
+    assert_eq!(error.peer().map(|peer| peer.get()), Some(1));
+}
+
+#[test]
+fn a_saved_residual_goes_on_in_other_buckets_and_with_another_method() {
+    on_all(2, |rank, mut transport| {
+        let len = LENGTHS.iter().sum();
+        let mut first = Reducer::builder("spardl").build(&mut transport, len)?;
+        first.all_reduce(&mut gradient(rank, 0, len))?;
+        let residual = first.residual(0).to_vec();
+        let saved = first.save();
+        drop(first);
+        let mut restored = |method: &str, layouts| {
+            let mut reducer = Reducer::builder(method).build_for(&mut transport, layouts)?;
+            let restored = reducer.restore(&saved)?;
+            let buckets = 0..reducer.buckets();
+            let all: Vec<f32> = buckets.flat_map(|b| reducer.residual(b).to_vec()).collect();
+            assert_eq!(reducer.step(), 1);
+            Ok::<_, Error>((restored, all))
+        };
+        let flat = || vec![Layout::flat(len)];
+        assert_eq!(
+            restored("spardl", flat())?,
+            (Restored::Exact, residual.clone())
+        );
+        let cut = (Restored::Residual, residual);
+        assert_eq!(restored("spardl", layouts())?, cut);
+        assert_eq!(restored("ok-topk", flat())?, cut);
+        assert_eq!(restored("dense", flat())?, (Restored::Residual, Vec::new()));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_state_of_another_gradient_is_refused() {
+    on_all(1, |_, mut transport| {
+        let saved = Reducer::builder("spardl").build(&mut transport, 10)?.save();
+        let mut other = Reducer::builder("spardl").build_for(transport, layouts())?;
+        let error = other.restore(&saved).expect_err("10 elements, not 1340");
+        assert!(
+            error.is_config() && error.to_string().contains("is 10, expected 1340"),
+            "{error}"
+        );
+        Ok(())
+    });
+}
