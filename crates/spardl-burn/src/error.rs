@@ -45,6 +45,14 @@ pub enum BuildError {
         /// What is missing.
         what: &'static str,
     },
+    /// The system has no threads to give.
+    #[error("{threads} threads for a model could not be started: {problem}")]
+    Threads {
+        /// The threads asked for.
+        threads: usize,
+        /// What the system says.
+        problem: String,
+    },
     /// The parameters are too many.
     #[error("model {name} does not fit this task: {source}")]
     TooLarge {

@@ -5,18 +5,17 @@
 //! the same bits.
 //!
 //! A replica computes with whatever rayon pool it is called in. In a pool of one thread the gradient has the same bits in
-//! every run; give every worker such a pool:
+//! every run; give every worker such a pool with [`Pooled`]:
 //!
 //! ```
-//! use spardl_burn::{DeviceChoice, build};
-//! use spardl_train::{Batch, Input, data::Task};
+//! use spardl_burn::{DeviceChoice, Pooled, build};
+//! use spardl_train::{Batch, Input, Model, data::Task};
 //!
 //! let task = Task::Images { shape: [1, 28, 28], classes: 10 };
-//! let mut model = build("lenet", &task, 1, &DeviceChoice::Flex)?;
+//! let mut model = Pooled::new(build("lenet", &task, 1, &DeviceChoice::Flex)?, 1)?;
 //! let batch = Batch { len: 2, input: Input::Pixels(vec![0.5; 2 * 28 * 28]), targets: vec![3, 7] };
 //! let mut gradient = vec![0.0; model.layout().len() as usize];
-//! let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
-//! let score = pool.install(|| model.gradient(&batch, 0, &mut gradient));
+//! let score = model.gradient(&batch, 0, &mut gradient);
 //! assert_eq!(score.count, 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -27,15 +26,17 @@ mod device;
 mod dropout;
 mod error;
 mod flat;
+#[cfg(test)]
+mod gradient_check;
 mod init;
 mod loss;
 mod models;
 mod ops;
+mod pooled;
 mod registry;
 mod replica;
-#[cfg(test)]
-mod slopes;
 
 pub use device::DeviceChoice;
 pub use error::BuildError;
+pub use pooled::Pooled;
 pub use registry::{Entry, MODELS, Wants, build, find, layout};

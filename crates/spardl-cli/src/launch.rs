@@ -3,7 +3,7 @@
 use std::env;
 
 use crate::job::Job;
-use crate::output::{Said, bad_request};
+use crate::output::{AlreadyReported, bad_request};
 
 /// What moves the rounds between workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -159,7 +159,7 @@ pub(crate) fn is_silent() -> bool {
 pub(crate) fn connect(choice: TransportChoice) -> anyhow::Result<Option<Job>> {
     let launcher = Launcher::detect();
     let refuse = |message: String| match &launcher {
-        Some(launcher) if launcher.is_silent() => Said(2).into(),
+        Some(launcher) if launcher.is_silent() => AlreadyReported(2).into(),
         _ => bad_request(message),
     };
     let wanted = match choice {

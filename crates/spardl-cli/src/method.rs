@@ -49,6 +49,15 @@ impl MethodArgs {
         registry::build(name, &options).map_err(bad_request)
     }
 
+    /// The residual rule of SparDL that is asked for, by its flag or by `--set`.
+    #[cfg(feature = "train")]
+    pub(crate) fn residual_rule(&self) -> anyhow::Result<Residual> {
+        match self.settings("spardl")?.get("residual") {
+            Some(rule) => rule.parse().map_err(bad_request),
+            None => Ok(Residual::default()),
+        }
+    }
+
     /// The settings that concern one method.
     fn settings(&self, method: &str) -> anyhow::Result<BTreeMap<String, String>> {
         let mut settings = BTreeMap::new();

@@ -19,15 +19,15 @@ impl std::error::Error for BadRequest {}
 
 /// An error that the user was told already, or is told by another rank; only the exit code is left.
 #[derive(Debug)]
-pub(crate) struct Said(pub(crate) u8);
+pub(crate) struct AlreadyReported(pub(crate) u8);
 
-impl std::fmt::Display for Said {
+impl std::fmt::Display for AlreadyReported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("an error that was said before")
     }
 }
 
-impl std::error::Error for Said {}
+impl std::error::Error for AlreadyReported {}
 
 /// An error that says what was asked wrongly.
 pub(crate) fn bad_request(message: impl ToString) -> anyhow::Error {
@@ -91,7 +91,7 @@ pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
 
 /// Tells the user what went wrong, on one line behind `place`, unless that was done; returns the exit code.
 pub(crate) fn complain(error: &anyhow::Error, place: &str) -> u8 {
-    if let Some(Said(code)) = error.downcast_ref() {
+    if let Some(AlreadyReported(code)) = error.downcast_ref() {
         return *code;
     }
     let line = format!("{error:#}").replace('\n', " ");

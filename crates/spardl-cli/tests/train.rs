@@ -237,7 +237,7 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
         (&["--density", "7"], "from 0 to 1"),
         (&["--lr", "0"], "--lr"),
         (&["--resume"], "--checkpoint-dir"),
-        (&["--device", "abacus"], "flex, wgpu, cuda"),
+        (&["--device", "abacus"], "`flex`, `wgpu`, `cuda`"),
         (&["--batch-size", "100000"], "100000"),
         (&["--config", "/nonexistent.toml"], "/nonexistent.toml"),
     ];
@@ -468,6 +468,9 @@ fn the_hosts_of_the_examples_have_room_for_their_ranks() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     for entry in fs::read_dir(folder).expect("the examples") {
         let path = entry.expect("a file").path();
+        if path.extension().is_none_or(|extension| extension != "sh") {
+            continue;
+        }
         let text = fs::read_to_string(&path).expect("text");
         let (_, command) = text.split_once("mpiexec -n ").expect("how to launch it");
         let (ranks, hosts) = command.split_once(" -host ").expect("hosts");

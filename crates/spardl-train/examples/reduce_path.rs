@@ -8,11 +8,8 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use spardl_algos::{Options, registry};
-use spardl_drive::{DriveError, Transport, run_workers};
+use spardl::{Reducer, Transport, run_workers};
 use spardl_sim::gradient::{Distribution, Synthetic, layers};
-use spardl_train::buckets::cut;
-use spardl_train::synchroniser::{Plan, Synchroniser};
 
 /// Steps before the first that counts.
 const WARMUP: u32 = 3;
@@ -58,25 +55,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Milliseconds of the reduction and of the plain loop, for each step that counts.
-fn measure(job: &Job, transport: impl Transport) -> Result<Vec<(f64, f64)>, DriveError> {
-    let build = |name: &str| registry::build(name, &Options::default());
-    let refused = |source| DriveError::Config {
-        bucket: spardl_drive::BucketId::new(0),
-        source,
-    };
-    let (method, dense) = (
-        build(&job.method).map_err(refused)?,
-        build("dense").map_err(refused)?,
-    );
-    let layout = layers(job.elements).map_err(refused)?;
-    let plan = Plan {
-        method: &*method,
-        dense: &*dense,
-        buckets: cut(&layout, usize::MAX),
-        timeout: Duration::from_secs(60),
-    };
+fn measure(job: &Job, transport: impl Transport) -> Result<Vec<(f64, f64)>, spardl::Error> {
     let rank = transport.world().rank().get();
-    let mut synchroniser = Synchroniser::new(plan, transport, false)?;
+    let mut reducer = Reducer::builder(&job.method)
+        .density(job.density)
+        .timeout(Duration::from_secs(60))
+        .build_for(transport, vec![layers(job.elements)?])?;
     let synthetic = Synthetic {
         distribution: Distribution::HeavyTailed,
         correlation: 0.5,
@@ -88,10 +72,12 @@ fn measure(job: &Job, transport: impl Transport) -> Result<Vec<(f64, f64)>, Driv
     let mut steps = Vec::new();
     for step in 0..WARMUP + job.iterations {
         gradient.copy_from_slice(&fresh);
-        synchroniser.gather(&[])?;
-        let reduced = synchroniser.reduce(&mut gradient, job.density, |_, _, _| {})?;
+        reducer.gather(&[])?;
+        let since = Instant::now();
+        reducer.all_reduce(&mut gradient)?;
+        let reduce = since.elapsed();
         // Nobody measures the plain loop while others still work.
-        synchroniser.gather(&[])?;
+        reducer.gather(&[])?;
         let since = Instant::now();
         for (a, b) in target.iter_mut().zip(black_box(&fresh)) {
             *a += b;
@@ -100,7 +86,7 @@ fn measure(job: &Job, transport: impl Transport) -> Result<Vec<(f64, f64)>, Driv
         let stream = since.elapsed();
         if step >= WARMUP {
             let ms = |time: Duration| time.as_secs_f64() * 1e3;
-            steps.push((ms(reduced.total), ms(stream)));
+            steps.push((ms(reduce), ms(stream)));
         }
     }
     Ok(steps)

@@ -1,44 +1,32 @@
 //! Which piece of the gradient is synchronised on its own.
 
-use std::ops::Range;
-
-use spardl_core::Layout;
+use spardl::Layout;
 
 /// Elements of a bucket unless something else is asked for: more than any published model has, so that the whole gradient is
 /// one bucket as in the papers, and few enough for indices and messages to be small.
 pub const DEFAULT_ELEMENTS: usize = 1 << 30;
 
-/// A piece of the gradient.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bucket {
-    /// Where it is in the gradient.
-    pub range: Range<usize>,
-    /// The tensors it holds.
-    pub layout: Layout,
-}
-
-/// Cuts a gradient into buckets of whole tensors: a bucket is closed before the tensor that would make it longer than
-/// `elements`. A tensor longer than that has a bucket of its own.
-pub fn cut(layout: &Layout, elements: usize) -> Vec<Bucket> {
-    let (mut buckets, mut start, mut end) = (Vec::new(), 0, 0);
+/// Cuts a gradient into buckets of whole tensors, one after the other: a bucket is closed before the tensor that would make it
+/// longer than `elements`. A tensor longer than that has a bucket of its own.
+pub fn cut(layout: &Layout, elements: usize) -> Vec<Layout> {
+    let (mut buckets, mut len) = (Vec::new(), 0);
     let mut open: Vec<(String, Vec<usize>)> = Vec::new();
     for part in layout.parts() {
-        if !open.is_empty() && end - start + part.len() > elements {
-            buckets.push(bucket(start..end, std::mem::take(&mut open)));
-            start = end;
+        if !open.is_empty() && len + part.len() > elements {
+            buckets.push(bucket(std::mem::take(&mut open)));
+            len = 0;
         }
         open.push((part.name.clone(), part.shape.clone()));
-        end += part.len();
+        len += part.len();
     }
     if !open.is_empty() {
-        buckets.push(bucket(start..end, open));
+        buckets.push(bucket(open));
     }
     buckets
 }
 
-fn bucket(range: Range<usize>, tensors: Vec<(String, Vec<usize>)>) -> Bucket {
-    let layout = Layout::new(tensors).expect("no longer than the layout it is a part of");
-    Bucket { range, layout }
+fn bucket(tensors: Vec<(String, Vec<usize>)>) -> Layout {
+    Layout::new(tensors).expect("no longer than the layout it is a part of")
 }
 
 #[cfg(test)]
@@ -48,13 +36,11 @@ mod tests {
     fn lengths(sizes: &[usize], elements: usize) -> Vec<usize> {
         let tensors = sizes.iter().map(|s| (s.to_string(), vec![*s]));
         let buckets = cut(&Layout::new(tensors).expect("short tensors"), elements);
-        for pair in buckets.windows(2) {
-            assert_eq!(pair[0].range.end, pair[1].range.start, "no gap, no overlap");
-        }
-        for bucket in &buckets {
-            assert_eq!(bucket.range.len(), bucket.layout.len() as usize);
-        }
-        buckets.iter().map(|bucket| bucket.range.len()).collect()
+        let names = buckets.iter().flat_map(|bucket| bucket.parts());
+        let names: Vec<String> = names.map(|part| part.name.clone()).collect();
+        let all: Vec<String> = sizes.iter().map(usize::to_string).collect();
+        assert_eq!(names, all, "no tensor is lost");
+        buckets.iter().map(|bucket| bucket.len() as usize).collect()
     }
 
     #[test]

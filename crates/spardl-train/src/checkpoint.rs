@@ -1,4 +1,4 @@
-//! What a worker saves.
+//! When a worker saves, and what.
 //!
 //! `model.safetensors` holds what all workers have alike: the parameters by name and the velocity. Each worker's own file holds
 //! its residual and the state of its method for every bucket, its running statistics, its position in the data with the score of
@@ -10,11 +10,12 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use spardl_core::Rank;
-use spardl_drive::Transport;
+use spardl::{Rank, Transport};
 
-use crate::store::{self, About, Arrays, MODEL, Part, Store};
-use crate::worker::{Position, Worker};
+use crate::learner::Learner;
+use crate::progress::Progress;
+use crate::run_identity::RunIdentity;
+use crate::store::{self, About, Arrays, MODEL, Part, Store, StoreError};
 use crate::{Score, TrainError};
 
 /// Where and when checkpoints are written.
@@ -32,116 +33,163 @@ pub struct Checkpoints {
     pub config: String,
 }
 
-pub(crate) const VELOCITY: &str = "optimiser.velocity";
-pub(crate) const BUFFERS: &str = "buffers";
-pub(crate) const POSITION: &str = "position";
-pub(crate) const BUCKETS: &str = "buckets";
+/// One worker's side of writing checkpoints.
+pub(crate) struct Checkpointing<'a> {
+    settings: &'a Checkpoints,
+    store: Store,
+    identity: RunIdentity,
+    due: bool,
+}
 
-impl<T: Transport> Worker<'_, T> {
+/// What there is to know about the step just done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Was it the last one of its epoch?
+    pub(crate) epoch_is_whole: bool,
+    /// Was it dropped?
+    pub(crate) last_step_failed: bool,
+    /// Was it the last one of the run?
+    pub(crate) is_last_step: bool,
+}
+
+impl<'a> Checkpointing<'a> {
+    pub(crate) fn new(settings: &'a Checkpoints, identity: RunIdentity) -> Self {
+        Self {
+            settings,
+            store: Store::new(&settings.dir, settings.keep),
+            identity,
+            due: false,
+        }
+    }
+
+    /// Is the run to go on from a checkpoint?
+    pub(crate) const fn resumes(&self) -> bool {
+        self.settings.resume
+    }
+
+    /// Where they are.
+    pub(crate) const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The run they are of.
+    pub(crate) const fn identity(&self) -> &RunIdentity {
+        &self.identity
+    }
+
     /// Writes a checkpoint when one is due.
-    pub(crate) fn checkpoint_when_due(&mut self) -> Result<(), TrainError> {
-        let Some(checkpoints) = &self.run.settings.checkpoints else {
-            return Ok(());
+    pub(crate) fn after_step<T: Transport>(
+        &mut self,
+        moment: Moment,
+        learner: &mut Learner<'_, T>,
+        progress: &Progress,
+    ) -> Result<(), TrainError> {
+        self.due |= match self.settings.every {
+            Some(every) => learner.step().is_multiple_of(every.max(1)),
+            None => moment.epoch_is_whole,
         };
-        let due = match checkpoints.every {
-            Some(every) => self.position.step.is_multiple_of(every.max(1)),
-            None => self.position.step_of_epoch >= self.steps_per_epoch(),
-        };
-        self.owed |= due;
         // While steps are dropped the parameters may be past mending: older checkpoints are not given up for such ones.
-        if (self.owed && self.skipped == 0) || self.is_last_step() {
-            self.save(checkpoints)?;
-            self.owed = false;
+        if (self.due && !moment.last_step_failed) || moment.is_last_step {
+            self.save(learner, progress)?;
+            self.due = false;
         }
         Ok(())
     }
 
-    fn save(&mut self, checkpoints: &Checkpoints) -> Result<(), TrainError> {
-        let store = Store::new(&checkpoints.dir, checkpoints.keep);
-        let step = self.position.step;
-        if self.is_first() {
-            store.begin(step)?;
+    fn save<T: Transport>(
+        &self,
+        learner: &mut Learner<'_, T>,
+        progress: &Progress,
+    ) -> Result<(), TrainError> {
+        let step = learner.step();
+        if learner.is_first() {
+            self.store.begin(step)?;
         }
-        self.synchroniser.gather(&[])?;
-        let mut parts = vec![self.write_own(&store)?];
-        if self.is_first() {
-            parts.push(self.write_model(&store)?);
+        learner.gather(&[])?;
+        let mut parts = vec![self.write_own(learner, progress)?];
+        if learner.is_first() {
+            parts.push(self.write_model(learner, progress)?);
         }
         let said = serde_json::to_vec(&parts).expect("names and numbers");
-        let all = self.synchroniser.gather(&said)?;
-        if self.is_first() {
+        let all = learner.gather(&said)?;
+        if learner.is_first() {
             let mut parts = Vec::new();
             for (rank, said) in (0u32..).map(Rank::new).zip(&all) {
                 let theirs: Vec<Part> =
-                    serde_json::from_slice(said).map_err(|_| TrainError::Garbled(rank))?;
+                    serde_json::from_slice(said).map_err(|_| TrainError::VersionMismatch(rank))?;
                 parts.extend(theirs);
             }
             let about = About {
-                workers: self.synchroniser.world().size() as usize,
-                config: checkpoints.config.clone(),
-                metadata: json!(self.origin()),
+                workers: learner.world().size() as usize,
+                config: self.settings.config.clone(),
+                metadata: json!(self.identity),
             };
-            store.publish(step, parts, about)?;
+            self.store.publish(step, parts, about)?;
         }
         // Nobody goes on, and perhaps ends, before it is on disk.
-        self.synchroniser.gather(&[])?;
+        learner.gather(&[])?;
         Ok(())
     }
 
-    fn write_model(&self, store: &Store) -> Result<Part, TrainError> {
-        let position = &self.position;
+    fn write_model<T: Transport>(
+        &self,
+        learner: &Learner<'_, T>,
+        progress: &Progress,
+    ) -> Result<Part, StoreError> {
         let mut arrays = Arrays::new(json!({
-            "totals": position.totals,
-            "epochs": position.epochs,
+            "totals": progress.totals,
+            "epochs": progress.epochs,
         }));
-        for part in self.model.layout().parts() {
-            let values = &self.parameters[part.offset as usize..][..part.len()];
-            arrays
-                .insert_shaped(part.name.as_str(), &part.shape, values)
-                .map_err(store::StoreError::from)?;
-        }
-        if !self.optimiser.is_local() {
-            arrays.insert(VELOCITY, self.optimiser.velocity());
-        }
-        Ok(store.write_part(position.step, MODEL, &arrays)?)
+        learner.save_shared(&mut arrays)?;
+        self.store.write_part(learner.step(), MODEL, &arrays)
     }
 
-    fn write_own(&self, store: &Store) -> Result<Part, TrainError> {
-        let world = self.synchroniser.world();
-        let buffers = self.model.buffers();
-        let states = self.synchroniser.states();
-        let starts: Vec<u64> = states.iter().map(|s| s.0.range.start as u64).collect();
-        let numbers = self.position.to_numbers(Phase {
-            warming_up: self.synchroniser.is_warming_up(),
-            steps: self.synchroniser.steps(),
-        });
+    fn write_own<T: Transport>(
+        &self,
+        learner: &Learner<'_, T>,
+        progress: &Progress,
+    ) -> Result<Part, StoreError> {
+        let (world, own) = (learner.world(), learner.own());
+        let place = Place::of(learner, progress).to_numbers();
         let mut arrays = Arrays::new(json!({}));
-        arrays.insert(POSITION, numbers.as_slice());
-        arrays.insert(BUFFERS, buffers.as_slice());
-        arrays.insert(BUCKETS, starts.as_slice());
-        for (bucket, state) in &states {
-            arrays.insert_state(&prefix(bucket.range.start as u64), state);
-        }
-        if self.optimiser.is_local() {
-            arrays.insert(VELOCITY, self.optimiser.velocity());
-        }
+        arrays.insert(PLACE, place.as_slice());
+        learner.save_own(&own, &mut arrays);
         let name = store::rank_file(world.rank().index(), world.size() as usize);
-        Ok(store.write_part(self.position.step, &name, &arrays)?)
+        self.store.write_part(learner.step(), &name, &arrays)
     }
 }
 
-/// How far the method is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Phase {
+/// The array that holds a [`Place`].
+pub(crate) const PLACE: &str = "position";
+
+/// Where a worker was when it saved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) epoch: u32,
+    pub(crate) step_of_epoch: u64,
+    pub(crate) step: u64,
+    pub(crate) seconds: f64,
+    pub(crate) epoch_began: f64,
+    pub(crate) score: Score,
     pub(crate) warming_up: bool,
-    /// Steps done, those of the warm-up included.
-    pub(crate) steps: u64,
 }
 
-impl Position {
+impl Place {
+    fn of<T: Transport>(learner: &Learner<'_, T>, progress: &Progress) -> Self {
+        Self {
+            epoch: progress.epoch,
+            step_of_epoch: progress.step_of_epoch,
+            step: learner.step(),
+            seconds: progress.seconds,
+            epoch_began: progress.epoch_began,
+            score: progress.score,
+            warming_up: learner.is_warming_up(),
+        }
+    }
+
     /// As numbers that come back bit for bit.
-    fn to_numbers(&self, phase: Phase) -> Vec<u64> {
-        vec![
+    fn to_numbers(self) -> [u64; 9] {
+        [
             u64::from(self.epoch),
             self.step_of_epoch,
             self.step,
@@ -150,49 +198,38 @@ impl Position {
             self.score.loss.to_bits(),
             self.score.correct,
             self.score.count,
-            u64::from(self.identical),
-            u64::from(phase.warming_up),
-            phase.steps,
+            u64::from(self.warming_up),
         ]
     }
 
-    /// What was saved, without the records of rank 0.
-    pub(crate) fn from_numbers(numbers: &[u64]) -> Option<(Self, Phase)> {
+    /// What [`Place::to_numbers`] gave.
+    pub(crate) fn from_numbers(numbers: &[u64]) -> Option<Self> {
         let &[
             epoch,
             step_of_epoch,
             step,
             seconds,
-            began,
+            epoch_began,
             loss,
             correct,
             count,
-            identical,
             warming_up,
-            steps,
         ] = numbers
         else {
             return None;
         };
-        let position = Self {
+        Some(Self {
             epoch: u32::try_from(epoch).ok()?,
             step_of_epoch,
             step,
             seconds: f64::from_bits(seconds),
-            epoch_began: f64::from_bits(began),
+            epoch_began: f64::from_bits(epoch_began),
             score: Score {
                 loss: f64::from_bits(loss),
                 correct,
                 count,
             },
-            identical: identical != 0,
-            ..Self::default()
-        };
-        let warming_up = warming_up != 0;
-        Some((position, Phase { warming_up, steps }))
+            warming_up: warming_up != 0,
+        })
     }
-}
-
-pub(crate) fn prefix(start: u64) -> String {
-    format!("bucket.{start}")
 }

@@ -1,11 +1,10 @@
 //! Why a run ended before its end, by who must act.
 
-use spardl_core::Rank;
-use spardl_drive::DriveError;
+use spardl::Rank;
 
 use crate::data::DataError;
 use crate::events::EventsError;
-use crate::store::StoreError;
+use crate::store::{ArraysError, Damage, StoreError};
 
 /// Why a run ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +15,7 @@ pub enum TrainError {
     Data(#[from] DataError),
     /// A step failed.
     #[error(transparent)]
-    Drive(#[from] DriveError),
+    Reduce(#[from] spardl::Error),
     /// A checkpoint could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -24,10 +23,7 @@ pub enum TrainError {
     #[error(transparent)]
     Log(#[from] EventsError),
     /// Some worker's loss or gradient is NaN or infinite, and the run is set to stop then.
-    #[error(
-        "step {step}: the loss or gradient of {} is not finite: lower --lr, set --clip, or go on with --on-non-finite skip",
-        name(ranks)
-    )]
+    #[error("step {step}: the loss or gradient of {} is not finite", name(ranks))]
     NonFinite {
         /// The step.
         step: u64,
@@ -36,10 +32,9 @@ pub enum TrainError {
     },
     /// So many steps in a row were dropped for that reason that the next ones will be too.
     #[error(
-        "step {step}: the last {skipped} steps were all dropped, their losses or gradients were not finite: go back to a checkpoint \
-         and lower --lr or set --clip"
+        "step {step}: the last {skipped} steps were all dropped, their losses or gradients were not finite"
     )]
-    PastMending {
+    TooManySkipped {
         /// The last of them.
         step: u64,
         /// How many.
@@ -66,7 +61,7 @@ pub enum TrainError {
         ranks: Vec<Rank>,
     },
     /// There is nothing to go on from.
-    #[error("no usable checkpoint in {dir}: start without --resume")]
+    #[error("no usable checkpoint in {dir}")]
     NoCheckpoint {
         /// Where one was looked for.
         dir: String,
@@ -80,31 +75,116 @@ pub enum TrainError {
         dir: String,
     },
     /// A checkpoint that may be whole and cannot be read here and now.
-    #[error("{what}: {advice}, or move it away to go on from the one before it")]
-    Barred {
+    #[error(
+        "{damage}: {}, or move it away to go on from the one before it",
+        damage.remedy().unwrap_or("look at it")
+    )]
+    Unreadable {
         /// Which one, and why.
-        what: String,
-        /// What would help.
-        advice: String,
+        damage: Damage,
     },
     /// A checkpoint of something else.
-    #[error("the checkpoint of step {step} does not fit: {what}")]
-    Misfit {
+    #[error("the checkpoint of step {step} does not fit: {cause}")]
+    Mismatch {
         /// Its step.
         step: u64,
         /// What does not fit.
-        what: String,
+        cause: Mismatch,
     },
     /// What another worker said cannot be read: it runs another version.
     #[error("rank {0} runs another version of spardl")]
-    Garbled(Rank),
+    VersionMismatch(Rank),
 }
 
 impl TrainError {
-    /// Is this the echo of another worker's error?
-    pub const fn is_echo(&self) -> bool {
-        matches!(self, Self::Drive(DriveError::Transport(_)))
+    /// Did this worker fail only because another one did?
+    pub fn is_secondary(&self) -> bool {
+        matches!(self, Self::Reduce(error) if error.is_secondary())
     }
+}
+
+/// Why a run cannot go on from a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// Another seed.
+    #[error("it was made with seed {saved}, not {now}")]
+    Seed {
+        /// The seed of the checkpoint.
+        saved: u64,
+        /// The seed of this run.
+        now: u64,
+    },
+    /// Other samples to learn from.
+    #[error("it was made with other samples")]
+    Samples,
+    /// Another optimiser.
+    #[error("its residuals have the units of another optimiser")]
+    Optimiser,
+    /// Momentum in one of the two.
+    #[error("it was made {} momentum, and this run is {}", with(*saved), with(!saved))]
+    Momentum {
+        /// In the checkpoint?
+        saved: bool,
+    },
+    /// Momentum correction in one of the two.
+    #[error("it was made {} momentum correction, and this run is {}", with(*saved), with(!saved))]
+    MomentumCorrection {
+        /// In the checkpoint?
+        saved: bool,
+    },
+    /// A tensor of another shape.
+    #[error("{name} has shape {saved:?}, not {now:?}")]
+    Shape {
+        /// The tensor.
+        name: String,
+        /// Its shape in the checkpoint.
+        saved: Vec<usize>,
+        /// Its shape in this run.
+        now: Vec<usize>,
+    },
+    /// Another number of running statistics.
+    #[error("it has {saved} running statistics, not {now}")]
+    Statistics {
+        /// Those of the checkpoint.
+        saved: usize,
+        /// Those of this run.
+        now: usize,
+    },
+    /// A velocity of another length.
+    #[error("it has {saved} elements of velocity, not {now}")]
+    Velocity {
+        /// The length in the checkpoint.
+        saved: usize,
+        /// The length in this run.
+        now: usize,
+    },
+    /// A residual that lies elsewhere.
+    #[error("it is of {len} elements at {start}, not of {now}")]
+    Elements {
+        /// Where the residual begins.
+        start: usize,
+        /// Its length.
+        len: usize,
+        /// The parameters of this run.
+        now: usize,
+    },
+    /// A file of it was damaged since it was checked.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// An array that should be there is not.
+    #[error("{0}")]
+    Contents(String),
+}
+
+impl From<ArraysError> for Mismatch {
+    fn from(error: ArraysError) -> Self {
+        Self::Contents(error.to_string())
+    }
+}
+
+const fn with(yes: bool) -> &'static str {
+    if yes { "with" } else { "without" }
 }
 
 fn name(ranks: &[Rank]) -> String {

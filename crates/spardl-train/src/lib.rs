@@ -10,9 +10,11 @@
 //! | [`data`] | data sets in their official formats, and a generated one |
 //! | [`optimiser`] | SGD as the papers have it, on flat parameters |
 //! | [`schedule`] | learning rate and density over time |
-//! | [`buckets`], [`synchroniser`] | the gradient in pieces, reduced with all workers |
-//! | [`worker`] | the loop of one worker, over any transport |
-//! | [`checkpoint`] | what is saved, and from where a run goes on |
+//! | [`buckets`] | the gradient in pieces |
+//! | [`settings`] | what a run is made of |
+//! | [`train()`] | the loop of one worker, over any transport |
+//! | [`checkpoint`] | what is saved, and when |
+//! | [`error`] | why a run ended early |
 //! | [`record`] | what is known of a run |
 //! | [`store`] | checkpoints on disk |
 //! | [`events`] | what a run writes while it goes |
@@ -24,21 +26,27 @@ pub mod batch;
 pub mod buckets;
 pub mod chart;
 pub mod checkpoint;
+mod comparison;
 pub mod data;
-mod error;
+pub mod error;
+mod evaluation;
 pub mod events;
+mod learner;
 pub mod model;
 pub mod optimiser;
-mod origin;
+mod progress;
 pub mod record;
 mod resume;
+mod run_identity;
 pub mod schedule;
+pub mod settings;
+mod skips;
 pub mod store;
-pub mod synchroniser;
-pub mod worker;
+mod training;
 
 pub use batch::{Batch, IGNORE, Input};
 pub use data::{Data, Dataset, Task};
-pub use error::TrainError;
+pub use error::{Mismatch, TrainError};
 pub use model::{Model, Score};
-pub use worker::{OnNonFinite, Run, Settings, train};
+pub use settings::{Run, Settings};
+pub use training::train;

@@ -1,6 +1,6 @@
 //! What an engine must do: one worker's copy of a network.
 
-use spardl_core::Layout;
+use spardl::Layout;
 
 use crate::Batch;
 

@@ -1,6 +1,9 @@
 //! The learning rate and the density as functions of the position in training.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
+use spardl::Density;
 
 /// How the learning rate changes: a linear warm-up, then a factor at each of some epochs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,55 +42,53 @@ impl LearningRate {
     }
 }
 
-/// How the density changes: `(epoch, density)` from that epoch on, in rising order.
+/// How the density changes: each density from its epoch on, in rising order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Density {
-    stages: Vec<(f64, f64)>,
+#[serde(into = "String", try_from = "Written")]
+pub struct DensitySchedule {
+    stages: Vec<(f64, Density)>,
 }
 
-impl Density {
+impl DensitySchedule {
     /// The same density throughout.
-    pub fn constant(density: f64) -> Self {
+    pub fn constant(density: Density) -> Self {
         Self {
             stages: vec![(0.0, density)],
         }
     }
 
-    /// Reads `0.01`, or `0:0.25,1:0.0625,2:0.01`: each density from its epoch on.
-    ///
-    /// # Errors
-    /// One line that says what was expected.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let expected = |part: &str| {
-            format!(
-                "density '{part}' is not a number from 0 to 1 or EPOCH:DENSITY,.. with rising epochs from 0"
-            )
-        };
-        let mut stages: Vec<(f64, f64)> = Vec::new();
+    /// The density at a position in epochs.
+    pub fn at(&self, epoch: f64) -> Density {
+        let reached = self.stages.iter().rev().find(|stage| epoch >= stage.0);
+        let stage = reached.or(self.stages.first());
+        stage.map_or(Density::ALL, |stage| stage.1)
+    }
+}
+
+/// Reads `0.01`, or `0:0.25,1:0.0625,2:0.01`: each density from its epoch on.
+impl FromStr for DensitySchedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut stages: Vec<(f64, Density)> = Vec::new();
         for part in text.split(',') {
             let (epoch, density) = part.split_once(':').unwrap_or(("0", part));
             let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| n.is_finite());
-            let (Some(epoch), Some(density)) = (number(epoch), number(density)) else {
-                return Err(expected(part));
+            let density = number(density).and_then(|number| Density::new(number).ok());
+            let in_order =
+                |epoch: &f64| stages.last().map_or(*epoch == 0.0, |last| *epoch > last.0);
+            let (Some(epoch), Some(density)) = (number(epoch).filter(in_order), density) else {
+                return Err(format!(
+                    "density '{part}' is not a number from 0 to 1 or EPOCH:DENSITY,.. with rising epochs from 0"
+                ));
             };
-            let in_order = stages.last().map_or(epoch == 0.0, |last| epoch > last.0);
-            if !in_order || !(0.0..=1.0).contains(&density) {
-                return Err(expected(part));
-            }
             stages.push((epoch, density));
         }
         Ok(Self { stages })
     }
-
-    /// The density at a position in epochs.
-    pub fn at(&self, epoch: f64) -> f64 {
-        let reached = self.stages.iter().rev().find(|stage| epoch >= stage.0);
-        reached.or(self.stages.first()).map_or(1.0, |stage| stage.1)
-    }
 }
 
-impl std::fmt::Display for Density {
+impl std::fmt::Display for DensitySchedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.stages.as_slice() {
             [(_, density)] => density.fmt(f),
@@ -95,6 +96,31 @@ impl std::fmt::Display for Density {
                 let parts: Vec<String> = stages.iter().map(|(e, d)| format!("{e}:{d}")).collect();
                 f.write_str(&parts.join(","))
             }
+        }
+    }
+}
+
+impl From<DensitySchedule> for String {
+    fn from(schedule: DensitySchedule) -> Self {
+        schedule.to_string()
+    }
+}
+
+/// A schedule in a file: text, or just a number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(f64),
+    Text(String),
+}
+
+impl TryFrom<Written> for DensitySchedule {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        match written {
+            Written::Number(density) => density.to_string().parse(),
+            Written::Text(text) => text.parse(),
         }
     }
 }
@@ -122,11 +148,16 @@ mod tests {
 
     #[test]
     fn a_density_holds_from_its_epoch_on() {
-        let density = Density::parse("0:0.25, 1:0.0625, 2.5:0.01").expect("a valid schedule");
-        let at = [0.0, 0.99, 1.0, 2.49, 2.5, 100.0].map(|epoch| density.at(epoch));
+        let density: DensitySchedule = "0:0.25, 1:0.0625, 2.5:0.01".parse().expect("valid");
+        let at = [0.0, 0.99, 1.0, 2.49, 2.5, 100.0].map(|epoch| density.at(epoch).get());
         assert_eq!(at, [0.25, 0.25, 0.0625, 0.0625, 0.01, 0.01]);
         assert_eq!(density.to_string(), "0:0.25,1:0.0625,2.5:0.01");
-        assert_eq!(Density::parse("0.01"), Ok(Density::constant(0.01)));
+        let constant = DensitySchedule::constant(Density::new(0.01).expect("a density"));
+        assert_eq!("0.01".parse(), Ok(constant.clone()));
+        for written in ["0.01", "\"0.01\""] {
+            let read: DensitySchedule = serde_json::from_str(written).expect("valid");
+            assert_eq!(read, constant);
+        }
     }
 
     #[test]
@@ -141,7 +172,7 @@ mod tests {
             "0:0.1,0:0.2",
             "0:0.1,x:0.2",
         ] {
-            let error = Density::parse(text).expect_err(text);
+            let error = text.parse::<DensitySchedule>().expect_err(text);
             assert!(error.contains("from 0 to 1"), "{error}");
         }
     }

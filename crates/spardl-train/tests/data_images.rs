@@ -279,7 +279,7 @@ fn a_set_on_disk_needs_a_directory_and_a_name_has_to_be_known() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with("MNIST needs a directory: give --data-dir or set SPARDL_DATA_DIR"),
+        error.starts_with("MNIST needs a directory; expected in it is "),
         "{error}"
     );
     let error = data::open("minst", &Request::default())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::json;
-use spardl_core::state::{MethodState, State};
+use spardl::{MethodState, State};
 use spardl_train::store::{
     About, Arrays, Checkpoint, Damage, MANIFEST, MODEL, Part, Problem, Store, StoreError, rank_file,
 };

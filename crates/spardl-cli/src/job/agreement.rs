@@ -3,7 +3,7 @@
 use std::{env, fs};
 
 use super::Job;
-use crate::output::{Said, bad_request, complain};
+use crate::output::{AlreadyReported, bad_request, complain};
 
 /// What has to be the same on all ranks, as name and value.
 pub(crate) type Settings = Vec<(String, String)>;
@@ -61,7 +61,7 @@ pub(crate) fn agree(job: &mut Job, mine: anyhow::Result<Settings>) -> anyhow::Re
     }
     // Nobody leaves before rank 0 has spoken: the launcher ends a job when its first rank ends badly.
     job.barrier()?;
-    Err(Said(2).into())
+    Err(AlreadyReported(2).into())
 }
 
 /// What is wrong with the claims of the ranks, if anything is.

@@ -13,7 +13,7 @@ pub(crate) use present::Job;
 
 pub(crate) use agreement::{Settings, agree};
 
-use crate::output::{Said, complain};
+use crate::output::{AlreadyReported, complain};
 
 impl Job {
     /// Does this rank print the results?
@@ -25,7 +25,7 @@ impl Job {
     /// perhaps before they have spoken.
     pub(crate) fn conclude(&self, result: anyhow::Result<()>) -> anyhow::Result<()> {
         result.map_err(|error| {
-            Said(complain(&error, &format!("rank {}: ", self.world().rank()))).into()
+            AlreadyReported(complain(&error, &format!("rank {}: ", self.world().rank()))).into()
         })
     }
 }

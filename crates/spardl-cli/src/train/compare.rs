@@ -4,22 +4,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use spardl_algos::registry;
+use spardl_algos::{Residual, registry};
 use spardl_core::ValueType;
 use spardl_train::TrainError;
 use spardl_train::record::Summary;
+use spardl_train::schedule::DensitySchedule;
 
-use super::args::{LARGEST, TrainArgs};
-use super::conduct::Conductor;
-use super::config::Config;
+use super::advice::FailedRun;
+use super::args::TrainArgs;
+use super::config::{Config, LARGEST};
 use super::link::Link;
 use super::report;
 use super::table::{self, Row};
+use super::training_run::TrainingRun;
 use super::watch::{Console, Point};
 use super::{remove_results, save_config, save_summary, with_job};
 use crate::job::Job;
 use crate::method;
-use crate::output::{Said, bad_request, complain, print, say};
+use crate::output::{AlreadyReported, bad_request, complain, print, say};
 
 /// Train the same network with several methods and put the results side by side.
 #[derive(Clone, Debug, clap::Args)]
@@ -48,17 +50,17 @@ pub(crate) struct CompareArgs {
 
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let train = &args.train;
-    if train.resume || train.checkpoint_dir.is_some() {
+    if train.resume || train.gives("checkpoint-dir") {
         return Err(bad_request(
             "compare keeps no checkpoints: leave out --checkpoint-dir and --resume",
         ));
     }
-    if train.method.is_some() || train.compression || train.compressor.is_some() {
+    if train.gives("method") || train.compression || train.compressor.is_some() {
         return Err(bad_request(
             "compare takes --methods: leave out --method, --compression and --compressor",
         ));
     }
-    let config = Config::resolve(train)?;
+    let config = train.resolve()?;
     if config.checkpoint_dir.is_some() {
         return Err(bad_request(
             "compare keeps no checkpoints: leave checkpoint-dir out of the file of --config",
@@ -81,7 +83,7 @@ pub(super) fn show() -> anyhow::Result<()> {
         max_epochs: 20,
         workers: Some(4),
         lr: 0.02,
-        ..Config::resolve(&TrainArgs::default())?
+        ..TrainArgs::default().resolve()?
     };
     let args = CompareArgs {
         methods: "dense,spardl".to_owned(),
@@ -115,8 +117,8 @@ struct Plan {
 struct Variant {
     label: String,
     method: String,
-    density: Option<String>,
-    residual: Option<String>,
+    density: Option<DensitySchedule>,
+    residual: Option<Residual>,
 }
 
 impl Plan {
@@ -125,7 +127,7 @@ impl Plan {
             "all" => method::names("all")?,
             list => list.split(',').map(|name| name.trim().to_owned()).collect(),
         };
-        let values = config.value_type()?;
+        let values = config.value_type;
         let variants = names.iter().map(|name| Variant::parse(name, values));
         let mut variants = variants.collect::<anyhow::Result<Vec<_>>>()?;
         if args.methods == "all" {
@@ -159,7 +161,7 @@ impl Plan {
     }
 
     /// All runs, with the data of `first`.
-    fn runs(&self, base: &Config, first: &Conductor) -> anyhow::Result<Vec<Planned<'_>>> {
+    fn runs(&self, base: &Config, first: &TrainingRun) -> anyhow::Result<Vec<Planned<'_>>> {
         let mut runs = Vec::new();
         for variant in &self.variants {
             for &seed in &self.seeds {
@@ -170,7 +172,7 @@ impl Plan {
                         1 => label.to_owned(),
                         _ => format!("{label} seed {seed}"),
                     },
-                    conductor: first.again(variant.config(base, seed))?,
+                    run: first.again(variant.config(base, seed))?,
                 });
             }
         }
@@ -187,16 +189,16 @@ fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
 impl Variant {
     /// `spardl`, `spardl@0.001`, `spardl/local`, `spardl@0.001/global-b`; the label says what it is: the value type unless it is f32.
     fn parse(asked: &str, values: ValueType) -> anyhow::Result<Self> {
-        let (rest, residual) = match asked.split_once('/') {
-            Some((rest, residual)) => (rest, Some(residual.to_owned())),
+        let (rest, rule) = match asked.split_once('/') {
+            Some((rest, rule)) => (rest, Some(rule)),
             None => (asked, None),
         };
         let (name, density) = match rest.split_once('@') {
-            Some((name, density)) => (name, Some(density.to_owned())),
+            Some((name, density)) => (name, Some(density)),
             None => (rest, None),
         };
         let (entry, _) = registry::find(name).map_err(bad_request)?;
-        if let Some(rule) = residual.as_ref().filter(|_| entry.name != "spardl") {
+        if let Some(rule) = rule.filter(|_| entry.name != "spardl") {
             return Err(bad_request(format!(
                 "--methods {asked}: only spardl has residual rules: leave out /{rule}"
             )));
@@ -210,8 +212,8 @@ impl Variant {
         Ok(Self {
             label: format!("{method}{}", &asked[name.len()..]),
             method,
-            density,
-            residual,
+            density: density.map(str::parse).transpose().map_err(bad_request)?,
+            residual: rule.map(str::parse).transpose().map_err(bad_request)?,
         })
     }
 
@@ -219,10 +221,7 @@ impl Variant {
         Config {
             method: self.method.clone(),
             density: self.density.clone().unwrap_or_else(|| base.density.clone()),
-            residual: self
-                .residual
-                .clone()
-                .unwrap_or_else(|| base.residual.clone()),
+            residual: self.residual.unwrap_or(base.residual),
             seed,
             ..base.clone()
         }
@@ -233,7 +232,7 @@ impl Variant {
 struct Planned<'a> {
     label: &'a str,
     name: String,
-    conductor: Conductor,
+    run: TrainingRun,
 }
 
 /// One run that ended.
@@ -246,9 +245,9 @@ struct Ended {
 impl Planned<'_> {
     /// Trains and writes into `out`; `None` on ranks that have nothing to show.
     fn train(&self, out: Option<&Path>, job: Option<&mut Job>) -> anyhow::Result<Option<Ended>> {
-        save_config(out, &self.conductor.config.to_toml()?)?;
+        save_config(out, &self.run.config.to_toml()?)?;
         let mut console = Console::new(&self.name, out);
-        let Some(summary) = self.conductor.train(job, &mut console)? else {
+        let Some(summary) = self.run.train(job, &mut console)? else {
             return Ok(None);
         };
         if let Some(dir) = out {
@@ -264,7 +263,7 @@ impl Planned<'_> {
 
 fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     let prints = job.as_ref().is_none_or(|job| job.prints());
-    let first = Conductor::new(base.clone(), false)?;
+    let first = TrainingRun::new(base.clone(), false)?;
     // Everything is checked before the first long run.
     let runs = plan.runs(&base, &first)?;
     if prints {
@@ -297,7 +296,9 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
 fn is_own(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
-        Some(TrainError::NonFinite { .. } | TrainError::PastMending { .. })
+        Some(FailedRun(
+            TrainError::NonFinite { .. } | TrainError::TooManySkipped { .. }
+        ))
     )
 }
 
@@ -316,7 +317,7 @@ fn verdict(failed: &[&str], runs: usize, job: Option<&mut Job>) -> anyhow::Resul
     }
     // Nobody leaves before rank 0 has spoken: the launcher ends a job when its first rank ends badly.
     job.barrier()?;
-    Err(Said(1).into())
+    Err(AlreadyReported(1).into())
 }
 
 /// Shows and saves the runs that ended.

@@ -19,9 +19,9 @@ pub(super) fn read(path: &Path) -> anyhow::Result<toml::Table> {
     Ok(file)
 }
 
-/// Takes the published names of options, and numbers where a schedule may stand.
+/// Takes the published names of options.
 fn as_published(file: &mut toml::Table) -> Result<(), &'static str> {
-    use toml::Value::{Boolean, Float, Integer, String};
+    use toml::Value::{Boolean, String};
     if let Some(workers) = file.remove("nworkers") {
         file.entry("workers").or_insert(workers);
     }
@@ -43,11 +43,6 @@ fn as_published(file: &mut toml::Table) -> Result<(), &'static str> {
     if let Some(method) = method {
         file.entry("method").or_insert(String(method));
     }
-    match file.get("density") {
-        Some(Float(density)) => file.insert("density".to_owned(), String(density.to_string())),
-        Some(Integer(density)) => file.insert("density".to_owned(), String(density.to_string())),
-        _ => None,
-    };
     Ok(())
 }
 
@@ -78,11 +73,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let refuse = |text: &str| {
             fs::write(file.path(), text).expect("written");
-            let args = TrainArgs {
-                config: Some(file.path().to_owned()),
-                ..TrainArgs::default()
-            };
-            let error = Config::resolve(&args).expect_err(text).to_string();
+            let path = file.path().to_str().expect("text");
+            let args = TrainArgs::parse(&["--config", path]);
+            let error = args.resolve().expect_err(text).to_string();
             assert!(!error.contains('\n') && !error.contains('^'), "{error}");
             error
         };

@@ -1,14 +1,16 @@
 //! `spardl train`: data-parallel training of a network, with any method of the registry.
 
+mod advice;
 mod args;
+mod checks;
 mod compare;
-mod conduct;
 mod config;
+mod existing_checkpoints;
 mod file;
 mod link;
-mod past;
 mod report;
 mod table;
+mod training_run;
 mod watch;
 
 use std::fs;
@@ -26,10 +28,10 @@ pub(crate) use compare::{CompareArgs, run as run_compare};
 use crate::job::{Job, agree};
 use crate::launch::{self, Launcher, TransportChoice};
 use crate::output::{bad_request, print, say};
-use conduct::Conductor;
 use config::Config;
 use link::Link;
 use table::Row;
+use training_run::TrainingRun;
 use watch::Console;
 
 /// Train a network on many workers.
@@ -52,7 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.list {
         return print(&list());
     }
-    let config = Config::resolve(&args.train)?;
+    let config = args.train.resolve()?;
     // Under a launcher of several ranks it is an ordinary run: a demonstration per rank would be of no use.
     let alone = Launcher::detect().is_none_or(|launcher| launcher.size.unwrap_or(1) <= 1);
     if args.train.is_bare() && alone {
@@ -97,20 +99,16 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
             "--compressor without --compression: the whole gradient is reduced, as published; add --compression",
         );
     }
-    let conductor = Conductor::new(config, args.resume)?;
+    let run = TrainingRun::new(config, args.resume)?;
     let out = args.out.as_deref().filter(|_| prints);
     if prints {
-        let text = conductor.config.to_toml()?;
-        say(&format!(
-            "# {}\n{}",
-            conductor.about_data(),
-            text.trim_end()
-        ));
+        let text = run.config.to_toml()?;
+        say(&format!("# {}\n{}", run.about_data(), text.trim_end()));
         save_config(out, &text)?;
     }
-    let name = conductor.config.method_name()?;
+    let name = run.config.method_name();
     let mut console = Console::new(&name, out);
-    let Some(summary) = conductor.train(job.take(), &mut console)? else {
+    let Some(summary) = run.train(job.take(), &mut console)? else {
         return Ok(());
     };
     let curve = console.into_curve();
@@ -127,7 +125,7 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
         report::save(
             dir,
             "spardl train",
-            &conductor.config.to_toml()?,
+            &run.config.to_toml()?,
             &runs,
             &rows,
             link,

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use spardl_algos::{Options, registry};
-use spardl_drive::{Transport, run_workers};
+use spardl::{OnNonFinite, Options, Transport, registry, run_workers};
 use spardl_mpi::Mpi;
 use spardl_train::events::EventsError;
 use spardl_train::optimiser::{self, Rule};
 use spardl_train::record::{EpochRecord, Start, StepRecord, Summary, Unwatched, Watch};
-use spardl_train::schedule::{Density, LearningRate};
-use spardl_train::{Data, OnNonFinite, Run, Settings, TrainError, data, train};
+use spardl_train::schedule::LearningRate;
+use spardl_train::{Data, Run, Settings, TrainError, data, train};
 
 use crate::launch::{Job, Link};
 use crate::softmax::Softmax;
@@ -69,15 +68,14 @@ fn run(
     model: &mut Softmax,
     watch: &mut dyn Watch,
 ) -> Result<Summary, TrainError> {
-    let build = |name| registry::build(name, &Options::default()).expect("a method");
-    let (method, dense) = (build(method), build("dense"));
+    let method = registry::build(method, &Options::default()).expect("a method");
     let settings = Settings {
         batch_size: 4,
         epochs: 1,
         max_steps: Some(15),
         seed: 3,
         learning_rate: LearningRate::constant(0.05),
-        density: Density::constant(0.02),
+        density: "0.02".parse().expect("a density"),
         dense_epochs: 0.1,
         optimiser: optimiser::Options {
             rule: Rule::Sgd,
@@ -91,14 +89,13 @@ fn run(
         bucket_elements: 1000,
         eval_every: 1,
         verify: true,
-        on_non_finite: OnNonFinite::Stop,
+        on_non_finite: OnNonFinite::Raise,
         timeout: Duration::from_secs(60),
         checkpoints: None,
     };
     let run = Run {
         settings: &settings,
-        method: &*method,
-        dense: &*dense,
+        method: method.into(),
         data,
     };
     train(&run, model, transport, watch)

@@ -14,9 +14,7 @@ pub enum DataError {
         known: String,
     },
     /// The set is read from disk and nobody said where.
-    #[error(
-        "{title} needs a directory: give --data-dir or set SPARDL_DATA_DIR; expected in it is {expects}"
-    )]
+    #[error("{title} needs a directory; expected in it is {expects}")]
     NoDirectory {
         /// The set.
         title: &'static str,
@@ -50,6 +48,12 @@ pub enum DataError {
         path: PathBuf,
         /// What is wrong, and what was expected.
         problem: String,
+    },
+    /// The samples have one size, and another one was asked for.
+    #[error("the samples of {title} have one size")]
+    FixedSize {
+        /// The set.
+        title: &'static str,
     },
     /// The request does not fit the set.
     #[error("{0}")]

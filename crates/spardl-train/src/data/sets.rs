@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Data, DataError, cifar, imagenet, imdb, mnist, random, subset, synthetic, synthetic_text, text,
 };
@@ -40,7 +42,8 @@ pub enum Objective {
 }
 
 /// What the tokens of a plain text are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// Words and punctuation marks.
     #[default]
@@ -118,7 +121,7 @@ pub const SETS: &[Set] = &[
     Set {
         name: "imagenet",
         title: "ImageNet",
-        about: "photographs of any size, made 3 x 224 x 224 (or --image-size), a class for each folder; decoded when needed, cropped at random",
+        about: "photographs of any size, made 3 x 224 x 224 (or another size), a class for each folder; decoded when needed, cropped at random",
         expects: "train/ and val/ with a folder of JPEG (or PNG) files for each class, here or in imagenet/",
         source: "get ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar from https://image-net.org (after registration) \
                  and unpack them into a folder per class",
@@ -164,11 +167,7 @@ pub fn open(name: &str, request: &Request) -> Result<Data, DataError> {
         });
     };
     if request.size.is_some() && !["imagenet", "synthetic"].contains(&set.name) {
-        let problem = format!(
-            "the samples of {} have one size: --image-size is for imagenet and synthetic",
-            set.title
-        );
-        return Err(DataError::Request(problem));
+        return Err(DataError::FixedSize { title: set.title });
     }
     let mut data = (set.open)(request)?;
     let seed = |word| random::combine(request.seed, word);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use serde_json::Value;
-use spardl_core::state::{Array, MethodState, State};
+use spardl::{Array, MethodState, State};
 
 use super::format;
 

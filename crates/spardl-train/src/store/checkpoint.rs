@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::manifest::{Manifest, Part};
 use super::{Arrays, ArraysError, MANIFEST, MODEL, rank_file};
 
@@ -15,7 +17,7 @@ pub struct Checkpoint {
 }
 
 /// Why a checkpoint is not used: which file, and what is wrong with it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("checkpoint of step {step} refused: {file} {problem}")]
 pub struct Damage {
     /// The checkpoint's step.
@@ -27,7 +29,7 @@ pub struct Damage {
 }
 
 /// What can be wrong with a file of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Problem {
     /// It is not there.
     #[error("is missing")]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{About, MANIFEST, MODEL, Problem, rank_file};
 
 /// Raised when old readers could misread new checkpoints.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// One file of a checkpoint, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use spardl_algos::registry;
+use spardl::{OnNonFinite, registry};
 use spardl_train::optimiser::Rule;
 use spardl_train::record::Summary;
-use spardl_train::schedule::{Density, LearningRate};
+use spardl_train::schedule::LearningRate;
 use spardl_train::store::{Arrays, Store, rank_file};
-use spardl_train::{Data, OnNonFinite, Settings, TrainError, data};
+use spardl_train::{Data, Settings, TrainError, data};
 
-use super::{Ended, images, saving, settings, train_all, train_models};
+use super::{Ended, constant, images, saving, settings, train_all, train_models};
 
 /// `max_steps` steps with checkpoints in `dir`.
 fn run(
@@ -90,7 +90,7 @@ fn so_they_are_with_everything_that_changes_on_the_way() {
     // The epoch has 26 steps: the warm-up ends before the stop, density and learning rate change before and after it.
     let mut mixed = Settings {
         dense_epochs: 0.2,
-        density: Density::parse("0:0.1,0.3:0.05,0.5:0.02").expect("a schedule"),
+        density: "0:0.1,0.3:0.05,0.5:0.02".parse().expect("a schedule"),
         learning_rate: LearningRate {
             base: 0.05,
             warmup_epochs: 0.3,
@@ -205,7 +205,7 @@ fn with_more_or_fewer_workers_no_mass_is_lost() {
         let saved = residuals(dir.path(), 10, before);
         let settings = Settings {
             max_steps: Some(11),
-            density: Density::constant(1.0),
+            density: constant(1.0),
             checkpoints: saving(dir.path(), true),
             ..settings()
         };
@@ -286,11 +286,11 @@ fn only_the_same_run_goes_on() {
             assert!(error.contains(expected), "{error}");
         }
     };
-    refused(&data, &|settings| settings.seed = 9, "with --seed 3, not 9");
+    refused(&data, &|settings| settings.seed = 9, "with seed 3, not 9");
     let ok_topk = |settings: &mut Settings| {
         settings.optimiser.rule = Rule::OkTopk;
     };
-    refused(&data, &ok_topk, "another --optimiser");
+    refused(&data, &ok_topk, "another optimiser");
     let request = data::Request {
         seed: 6,
         train_samples: Some(320),
@@ -383,7 +383,7 @@ fn a_checkpoint_waits_for_a_step_that_counts() {
     let dir = tempfile::tempdir().unwrap();
     let settings = Settings {
         max_steps: Some(8),
-        on_non_finite: OnNonFinite::Skip,
+        on_non_finite: OnNonFinite::SkipStep,
         checkpoints: saving(dir.path(), false),
         ..settings()
     };

@@ -1,15 +1,15 @@
 //! What every run must hold to, whatever the method.
 
-use spardl_algos::{Options, registry};
-use spardl_drive::{Transport, run_workers};
+use spardl::{OnNonFinite, Options, Transport, registry, run_workers};
 use spardl_train::data::{Sampler, seed_for};
 use spardl_train::optimiser::Rule;
 use spardl_train::record::Unwatched;
-use spardl_train::schedule::Density;
 use spardl_train::store::{Store, rank_file};
-use spardl_train::{Data, Model, OnNonFinite, Run, Settings, TrainError, data, train};
+use spardl_train::{Data, Model, Run, Settings, TrainError, data, train};
 
-use super::{Ended, images, saving, settings, softmax::Softmax, train_all, train_models};
+use super::{
+    Ended, constant, images, named, saving, settings, softmax::Softmax, train_all, train_models,
+};
 
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
@@ -36,7 +36,7 @@ fn every_method_keeps_the_replicas_identical_and_learns() {
     for entry in registry::METHODS {
         for name in [entry.name.to_owned(), format!("{}-bf16", entry.name)] {
             let settings = Settings {
-                density: Density::constant(0.05),
+                density: constant(0.05),
                 ..settings()
             };
             let ended = train_all(4, &name, &settings, &data);
@@ -72,7 +72,7 @@ fn a_run_is_the_same_each_time_and_another_seed_is_another_run() {
 fn density_one_is_dense_up_to_rounding() {
     let data = images();
     let settings = Settings {
-        density: Density::constant(1.0),
+        density: constant(1.0),
         ..settings()
     };
     let dense = train_all(4, "dense", &settings, &data);
@@ -207,7 +207,7 @@ fn a_loss_of_nan_on_one_worker_stops_all_and_names_it() {
 fn a_loss_of_nan_on_one_worker_is_skipped_by_all_when_so_set() {
     let data = images();
     let mut settings = Settings {
-        on_non_finite: OnNonFinite::Skip,
+        on_non_finite: OnNonFinite::SkipStep,
         ..settings()
     };
     // With momentum on each worker, which the NaN must not get into either.
@@ -231,7 +231,7 @@ fn momentum_is_masked_where_mass_was_delivered_and_nowhere_else() {
         let dir = tempfile::tempdir().unwrap();
         let mut settings = Settings {
             dense_epochs,
-            density: Density::constant(0.3),
+            density: constant(0.3),
             checkpoints: saving(dir.path(), false),
             ..settings()
         };
@@ -264,13 +264,12 @@ fn workers_with_other_data_are_found_out() {
         ..data::Request::default()
     };
     let other = data::open("synthetic", &request).expect("needs no files");
-    let method = registry::build("spardl", &Options::default()).expect("a method");
+    let method = named("spardl");
     let ended = run_workers(3, |transport| {
-        let rank = Transport::world(&transport).rank().get();
+        let rank = transport.world().rank().get();
         let run = Run {
             settings: &settings,
-            method: &*method,
-            dense: &*method,
+            method: method.clone(),
             data: if rank == 1 { &other } else { &data },
         };
         let mut model = Softmax::new(&data.task, rank);
@@ -286,7 +285,7 @@ fn workers_with_other_data_are_found_out() {
 fn a_model_that_only_gives_nan_is_given_up_on() {
     let data = images();
     let settings = Settings {
-        on_non_finite: OnNonFinite::Skip,
+        on_non_finite: OnNonFinite::SkipStep,
         epochs: 10,
         max_steps: None,
         ..settings()
@@ -299,7 +298,7 @@ fn a_model_that_only_gives_nan_is_given_up_on() {
         assert!(
             matches!(
                 error,
-                TrainError::PastMending {
+                TrainError::TooManySkipped {
                     step: 50,
                     skipped: 50
                 }

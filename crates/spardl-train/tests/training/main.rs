@@ -6,14 +6,15 @@ mod softmax;
 
 use std::time::Duration;
 
-use spardl_algos::{Options, registry};
-use spardl_drive::run_workers;
+use std::sync::Arc;
+
+use spardl::{Algorithm, Density, OnNonFinite, Options, Transport, registry, run_workers};
 use spardl_train::checkpoint::Checkpoints;
 use spardl_train::events::EventsError;
 use spardl_train::optimiser::{self, Rule};
 use spardl_train::record::{EpochRecord, Start, StepRecord, Summary, Watch};
-use spardl_train::schedule::{Density, LearningRate};
-use spardl_train::{Data, OnNonFinite, Run, Settings, TrainError, data, train};
+use spardl_train::schedule::{DensitySchedule, LearningRate};
+use spardl_train::{Data, Run, Settings, TrainError, data, train};
 
 use softmax::Softmax;
 
@@ -34,7 +35,7 @@ fn settings() -> Settings {
         max_steps: Some(10),
         seed: 3,
         learning_rate: LearningRate::constant(0.05),
-        density: Density::constant(0.02),
+        density: constant(0.02),
         dense_epochs: 0.0,
         optimiser: optimiser::Options {
             rule: Rule::Sgd,
@@ -48,10 +49,19 @@ fn settings() -> Settings {
         bucket_elements: 1 << 20,
         eval_every: 0,
         verify: true,
-        on_non_finite: OnNonFinite::Stop,
+        on_non_finite: OnNonFinite::Raise,
         timeout: Duration::from_secs(60),
         checkpoints: None,
     }
+}
+
+fn constant(density: f64) -> DensitySchedule {
+    DensitySchedule::constant(Density::new(density).expect("a density"))
+}
+
+fn named(method: &str) -> Arc<dyn Algorithm> {
+    let method = registry::build(method, &Options::default());
+    method.expect("a method").into()
 }
 
 fn saving(dir: &std::path::Path, resume: bool) -> Option<Checkpoints> {
@@ -111,16 +121,13 @@ fn train_models(
     data: &Data,
     change: impl Fn(&mut Softmax) + Sync,
 ) -> Vec<Ended> {
-    let build = |name| registry::build(name, &Options::default()).expect("a method");
-    let (method, dense) = (build(method), build("dense"));
     let run = Run {
         settings,
-        method: &*method,
-        dense: &*dense,
+        method: named(method),
         data,
     };
     run_workers(workers, |transport| {
-        let rank = spardl_drive::Transport::world(&transport).rank().get();
+        let rank = transport.world().rank().get();
         let mut model = Softmax::new(&data.task, rank);
         change(&mut model);
         let mut heard = Heard::default();

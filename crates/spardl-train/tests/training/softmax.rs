@@ -1,6 +1,6 @@
 //! Softmax regression: a model whose gradient fits on a screen.
 
-use spardl_core::Layout;
+use spardl::Layout;
 use spardl_train::{Batch, Input, Model, Score, Task};
 
 /// One matrix and one bias, all zero at first.

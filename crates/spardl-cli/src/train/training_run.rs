@@ -1,18 +1,17 @@
 //! One run with all its workers: threads of this process, or this rank of an MPI job.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use anyhow::anyhow;
-use rayon::{ThreadPool, ThreadPoolBuilder};
-use spardl_algos::Dense;
-use spardl_burn::DeviceChoice;
-use spardl_core::{Algorithm, Layout};
-use spardl_drive::{DriveError, Transport, run_workers};
+use spardl_burn::{DeviceChoice, Pooled};
+use spardl_core::Algorithm;
+use spardl_drive::{Transport, run_workers};
 use spardl_train::record::{Summary, Unwatched, Watch};
-use spardl_train::{Batch, Data, Model, Run, Score, Settings, TrainError, data, train};
+use spardl_train::{Data, Run, Settings, data, train};
 
-use super::config::Config;
-use super::past;
+use super::advice::{FailedRun, explain, explain_data};
+use super::config::{Config, Device};
+use super::existing_checkpoints;
 use crate::job::{Job, neighbours};
 use crate::memory::{available, gigabytes};
 use crate::output::bad_request;
@@ -22,24 +21,24 @@ use crate::output::bad_request;
 const ARRAYS: u64 = 8;
 
 /// A run whose parts are all there.
-pub(crate) struct Conductor {
+pub(crate) struct TrainingRun {
     pub(crate) config: Config,
     settings: Settings,
-    method: Box<dyn Algorithm>,
+    method: Arc<dyn Algorithm>,
     data: Data,
     device: DeviceChoice,
 }
 
-impl Conductor {
+impl TrainingRun {
     /// Opens the data and builds the method.
     pub(crate) fn new(config: Config, resume: bool) -> anyhow::Result<Self> {
         let settings = config.settings(resume)?;
         // A large data set takes minutes to open: a name with a typo is refused before.
         spardl_burn::find(&config.dnn).map_err(bad_request)?;
-        let method = config.algorithm(&config.method)?;
-        let device = device(&config.device)?;
-        past::check(&config, resume)?;
-        let data = data::open(&config.dataset, &config.request()?).map_err(bad_request)?;
+        let method = config.algorithm()?.into();
+        let device = device(config.device)?;
+        existing_checkpoints::check(&config, resume)?;
+        let data = data::open(&config.dataset, &config.request()).map_err(explain_data)?;
         Ok(Self {
             config,
             settings,
@@ -53,7 +52,7 @@ impl Conductor {
     pub(crate) fn again(&self, config: Config) -> anyhow::Result<Self> {
         Ok(Self {
             settings: config.settings(false)?,
-            method: config.algorithm(&config.method)?,
+            method: config.algorithm()?.into(),
             data: self.data.clone(),
             device: self.device,
             config,
@@ -107,16 +106,20 @@ impl Conductor {
                 None => self.train_one(transport, &mut Unwatched),
             }
         })?;
-        let echo = |error: &anyhow::Error| {
-            let cause = error.downcast_ref::<TrainError>();
-            cause.is_some_and(TrainError::is_echo)
+        let secondary = |error: &anyhow::Error| {
+            let failed = error.downcast_ref::<FailedRun>();
+            failed.is_some_and(|failed| failed.0.is_secondary())
         };
         let (mut first, mut error) = (None, None);
         for result in results {
             match result {
                 Ok(summary) => first = first.or(Some(summary)),
                 // The first cause; others only heard that a peer was gone.
-                Err(new) if error.as_ref().is_none_or(|old| echo(old) && !echo(&new)) => {
+                Err(new)
+                    if error
+                        .as_ref()
+                        .is_none_or(|old| secondary(old) && !secondary(&new)) =>
+                {
                     error = Some(new);
                 }
                 Err(_) => {}
@@ -137,44 +140,32 @@ impl Conductor {
         let model = spardl_burn::build(dnn, &self.data.task, *seed, &self.device);
         let model = model.map_err(bad_request)?;
         let threads = self.config.threads_per_worker as usize;
-        let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
-        let mut model = Pooled { pool, model };
-        // A warm-up is the same before every method, however the values of the method travel.
-        let dense = Dense::default();
+        let mut model = Pooled::new(model, threads)?;
         let run = Run {
             settings: &self.settings,
-            method: &*self.method,
-            dense: &dense,
+            method: self.method.clone(),
             data: &self.data,
         };
-        train(&run, &mut model, transport, watch).map_err(|error| match error {
-            TrainError::Data(_)
-            | TrainError::Misfit { .. }
-            | TrainError::NoCheckpoint { .. }
-            | TrainError::AllDamaged { .. }
-            | TrainError::Barred { .. }
-            | TrainError::OtherData { .. }
-            | TrainError::Drive(DriveError::Config { .. }) => bad_request(error),
-            other => other.into(),
-        })
+        train(&run, &mut model, transport, watch).map_err(explain)
     }
 }
 
-fn device(name: &str) -> anyhow::Result<DeviceChoice> {
-    match name {
-        "flex" => Ok(DeviceChoice::Flex),
+/// What computes, where it is built in.
+fn device(device: Device) -> anyhow::Result<DeviceChoice> {
+    let name = match device {
+        Device::Flex => return Ok(DeviceChoice::Flex),
         #[cfg(feature = "wgpu")]
-        "wgpu" => Ok(DeviceChoice::Wgpu),
+        Device::Wgpu => return Ok(DeviceChoice::Wgpu),
+        #[cfg(not(feature = "wgpu"))]
+        Device::Wgpu => "wgpu",
         #[cfg(feature = "cuda")]
-        "cuda" => Ok(DeviceChoice::Cuda),
-        #[cfg(not(all(feature = "wgpu", feature = "cuda")))]
-        "wgpu" | "cuda" => Err(bad_request(format!(
-            "this spardl was built without {name}: build it with 'cargo build --release -p spardl-cli --features {name}'"
-        ))),
-        other => Err(bad_request(format!(
-            "--device '{other}' is none of flex, wgpu, cuda"
-        ))),
-    }
+        Device::Cuda => return Ok(DeviceChoice::Cuda),
+        #[cfg(not(feature = "cuda"))]
+        Device::Cuda => "cuda",
+    };
+    Err(bad_request(format!(
+        "this spardl was built without {name}: build it with 'cargo build --release -p spardl-cli --features {name}'"
+    )))
 }
 
 /// Refuses a run that needs more memory than there is, before it starts.
@@ -188,44 +179,6 @@ fn fits(elements: u64, workers: u64, available: Option<u64>) -> anyhow::Result<(
             gigabytes(available)
         ))),
         _ => Ok(()),
-    }
-}
-
-/// A model that computes in a pool of its own: with one thread its sums have one order, whatever the machine does besides.
-struct Pooled {
-    pool: ThreadPool,
-    model: Box<dyn Model + Send>,
-}
-
-impl Model for Pooled {
-    fn layout(&self) -> &Layout {
-        self.model.layout()
-    }
-
-    fn parameters(&self, values: &mut [f32]) {
-        self.model.parameters(values);
-    }
-
-    fn set_parameters(&mut self, values: &[f32]) {
-        self.model.set_parameters(values);
-    }
-
-    fn buffers(&self) -> Vec<f32> {
-        self.model.buffers()
-    }
-
-    fn set_buffers(&mut self, values: &[f32]) {
-        self.model.set_buffers(values);
-    }
-
-    fn gradient(&mut self, batch: &Batch, seed: u64, gradient: &mut [f32]) -> Score {
-        let Self { pool, model } = self;
-        pool.install(|| model.gradient(batch, seed, gradient))
-    }
-
-    fn evaluate(&mut self, batch: &Batch) -> Score {
-        let Self { pool, model } = self;
-        pool.install(|| model.evaluate(batch))
     }
 }
 

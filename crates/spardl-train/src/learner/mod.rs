@@ -1,0 +1,225 @@
+//! What learns: one worker's replica of the model with its optimiser, and the reduction that keeps all replicas the same.
+
+mod load;
+mod save;
+
+use std::time::{Duration, Instant};
+
+use spardl::{Error, OnNonFinite, Outcome, Reducer, Report, Transport, Update, World};
+
+use crate::buckets;
+use crate::data::Prepared;
+use crate::optimiser::Optimiser;
+use crate::{Model, Run, Score, TrainError};
+
+/// An element whose residual is at most this part of what it was counts as delivered, whatever the value type.
+const DELIVERED: f32 = 1.0 / 64.0;
+/// How often a value may be quantised on its way, in the sense that most errors stay below so many of the largest.
+const HOPS: f32 = 4.0;
+
+/// One worker's replica, its optimiser and its side of the reduction.
+pub(crate) struct Learner<'a, T> {
+    model: &'a mut dyn Model,
+    optimiser: Optimiser,
+    reducer: Reducer<T>,
+    parameters: Vec<f32>,
+    gradient: Vec<f32>,
+    /// With factor masking: residual plus gradient, before the reduction.
+    accumulated: Vec<f32>,
+    /// The part of an element that may stay when it was delivered.
+    rest: f32,
+    /// May a step be dropped? Then a pass that ends in NaN must not stay in the running statistics.
+    may_drop: bool,
+}
+
+/// What a step of learning did and cost.
+pub(crate) struct Learned {
+    /// How this worker did on its batch, before the step.
+    pub(crate) score: Score,
+    /// The reduction.
+    pub(crate) report: Report,
+    /// When the step was dropped on all workers: was this one a reason?
+    pub(crate) at_fault: bool,
+    /// Time of the forward and backward pass.
+    pub(crate) compute: Duration,
+    /// Time of the optimiser and of handing parameters to the engine.
+    pub(crate) apply: Duration,
+}
+
+impl Learned {
+    /// Was the step dropped on all workers?
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.report.outcome != Outcome::Updated
+    }
+}
+
+impl<'a, T: Transport> Learner<'a, T> {
+    pub(crate) fn new(
+        run: &Run<'_>,
+        model: &'a mut dyn Model,
+        transport: T,
+    ) -> Result<Self, TrainError> {
+        let settings = run.settings;
+        // The warm-up is counted in epochs: the loop ends it.
+        let dense_steps = match settings.dense_epochs > 0.0 {
+            true => u64::MAX,
+            false => 0,
+        };
+        let reducer = Reducer::with_algorithm(run.method.clone())
+            .timeout(settings.timeout)
+            .on_non_finite(OnNonFinite::SkipStep)
+            .dense_steps(dense_steps)
+            .build_for(
+                transport,
+                buckets::cut(model.layout(), settings.bucket_elements),
+            )?;
+        let len = model.layout().len() as usize;
+        let mut parameters = vec![0.0; len];
+        model.parameters(&mut parameters);
+        Ok(Self {
+            model,
+            optimiser: Optimiser::new(settings.optimiser, len),
+            reducer,
+            parameters,
+            gradient: vec![0.0; len],
+            accumulated: Vec::new(),
+            rest: DELIVERED.max(HOPS * run.method.value_type().max_relative_error()),
+            may_drop: settings.on_non_finite != OnNonFinite::Raise,
+        })
+    }
+
+    /// This worker and its world.
+    pub(crate) fn world(&self) -> World {
+        self.reducer.world()
+    }
+
+    /// Is this the worker that speaks for all?
+    pub(crate) fn is_first(&self) -> bool {
+        self.world().rank().get() == 0
+    }
+
+    /// Steps done.
+    pub(crate) const fn step(&self) -> u64 {
+        self.reducer.step()
+    }
+
+    /// The parameters, the same on all workers.
+    pub(crate) fn parameters(&self) -> &[f32] {
+        &self.parameters
+    }
+
+    /// A hash of the parameters.
+    pub(crate) fn hash(&self) -> blake3::Hash {
+        blake3::hash(bytemuck::cast_slice(&self.parameters))
+    }
+
+    /// The model, for a test.
+    pub(crate) fn model(&mut self) -> &mut dyn Model {
+        self.model
+    }
+
+    /// Is the gradient still reduced whole?
+    pub(crate) const fn is_warming_up(&self) -> bool {
+        self.reducer.is_warming_up()
+    }
+
+    pub(crate) fn end_warm_up(&mut self) -> Result<(), TrainError> {
+        Ok(self.reducer.end_warm_up()?)
+    }
+
+    /// What all workers say, in rank order.
+    pub(crate) fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, TrainError> {
+        Ok(self.reducer.gather(mine)?)
+    }
+
+    /// One step: the gradient of a batch, its reduction with all workers, the optimiser.
+    pub(crate) fn learn(
+        &mut self,
+        prepared: &Prepared,
+        lr: f32,
+        density: f64,
+    ) -> Result<Learned, TrainError> {
+        let began = Instant::now();
+        let buffers = self.may_drop.then(|| self.model.buffers());
+        let Prepared { batch, seed, .. } = prepared;
+        let score = self.model.gradient(batch, *seed, &mut self.gradient);
+        let compute = began.elapsed();
+        self.optimiser.prepare(&mut self.gradient, lr);
+        self.reducer.set_density(density)?;
+        let (report, at_fault) = self.reduce(score.loss.is_finite())?;
+        let applying = Instant::now();
+        if report.outcome == Outcome::Updated {
+            let Self { parameters, .. } = self;
+            self.optimiser.apply(parameters, &self.gradient, lr);
+            self.model.set_parameters(parameters);
+        } else if let Some(buffers) = buffers {
+            self.model.set_buffers(&buffers);
+        }
+        Ok(Learned {
+            score,
+            report,
+            at_fault,
+            compute,
+            apply: applying.elapsed(),
+        })
+    }
+
+    /// Replaces the gradient by the mean update of all workers, or by zeros when the step is dropped on all of them; and says
+    /// whether this worker is a reason for that.
+    fn reduce(&mut self, finite: bool) -> Result<(Report, bool), Error> {
+        if self.optimiser.masks() {
+            self.accumulate();
+        }
+        for bucket in 0..self.reducer.buckets() {
+            let range = self.reducer.range(bucket);
+            // A loss can be NaN where the gradient is not.
+            self.reducer
+                .begin_with(bucket, &self.gradient[range], finite)?;
+        }
+        let report = self.reducer.wait()?;
+        self.reducer.commit()?;
+        // Looked at only then: the pass of the method has found it already on the way.
+        let at_fault = report.outcome != Outcome::Updated
+            && !(finite && self.gradient.iter().all(|value| value.is_finite()));
+        for bucket in 0..self.reducer.buckets() {
+            let range = self.reducer.range(bucket);
+            self.reducer.write_update(bucket, &mut self.gradient[range]);
+            if self.optimiser.masks() {
+                self.mask(bucket);
+            }
+        }
+        Ok((report, at_fault))
+    }
+
+    /// What the reduction starts from: the gradient plus what waits in the residual.
+    fn accumulate(&mut self) {
+        self.accumulated.clone_from(&self.gradient);
+        for bucket in 0..self.reducer.buckets() {
+            let place = &mut self.accumulated[self.reducer.range(bucket)];
+            let waits = self.reducer.residual(bucket);
+            place.iter_mut().zip(waits).for_each(|(sum, w)| *sum += w);
+        }
+    }
+
+    /// Stops the momentum of what was delivered of a bucket.
+    fn mask(&mut self, bucket: usize) {
+        let offset = self.reducer.range(bucket).start;
+        let residual = self.reducer.residual(bucket);
+        // Whole gradients hold nothing back: momentum has nothing to be carried away by.
+        if residual.is_empty() {
+            return;
+        }
+        let before = &self.accumulated[offset..];
+        let delivered = |i: &usize| residual[*i].abs() <= self.rest * before[*i].abs();
+        match self.reducer.update(bucket) {
+            Update::Sparse(sparse) => {
+                let indices = sparse.iter().map(|(index, _)| index as usize);
+                self.optimiser.mask(offset, indices.filter(delivered));
+            }
+            Update::Dense(dense) => {
+                let indices = (0..dense.len()).filter(|index| dense[*index] != 0.0);
+                self.optimiser.mask(offset, indices.filter(delivered));
+            }
+        }
+    }
+}

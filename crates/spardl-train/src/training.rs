@@ -1,0 +1,276 @@
+//! The training loop of one worker: the same code for a thread of this process and a rank of an MPI job.
+//!
+//! A step: a batch, its gradient, the reduction with all workers, the optimiser. All replicas do the same arithmetic on the same
+//! update, so their parameters stay the same bit for bit.
+
+use std::time::{Duration, Instant};
+
+use spardl::{Density, Outcome, Transport};
+
+use crate::checkpoint::{Checkpointing, Moment};
+use crate::comparison::{compare_data, compare_replicas};
+use crate::data::{Prefetch, Prepared, Sampler};
+use crate::evaluation::{evaluate, sum};
+use crate::learner::{Learned, Learner};
+use crate::progress::Progress;
+use crate::record::{EpochRecord, Start, StepRecord, Summary, Watch};
+use crate::resume::resume;
+use crate::run_identity::RunIdentity;
+use crate::skips::SkipPolicy;
+use crate::{Model, Run, TrainError};
+
+/// Trains one worker's replica to the end of the run.
+///
+/// All workers must call it with the same `run`; `watch` hears of it on rank 0 only.
+///
+/// # Errors
+/// When the run ended early; the last checkpoint, if any, is whole.
+pub fn train<T: Transport>(
+    run: &Run<'_>,
+    model: &mut dyn Model,
+    transport: T,
+    watch: &mut dyn Watch,
+) -> Result<Summary, TrainError> {
+    let mut training = Training::new(run, model, transport, watch)?;
+    training.resume()?;
+    training.run()?;
+    Ok(training.summary())
+}
+
+/// The loop of one worker.
+struct Training<'a, T> {
+    run: &'a Run<'a>,
+    watch: &'a mut dyn Watch,
+    learner: Learner<'a, T>,
+    sampler: Sampler,
+    checkpointing: Option<Checkpointing<'a>>,
+    skips: SkipPolicy,
+    progress: Progress,
+}
+
+impl<'a, T: Transport> Training<'a, T> {
+    fn new(
+        run: &'a Run<'a>,
+        model: &'a mut dyn Model,
+        transport: T,
+        watch: &'a mut dyn Watch,
+    ) -> Result<Self, TrainError> {
+        let settings = run.settings;
+        let world = transport.world();
+        let sampler = Sampler::new(
+            run.data.train.len(),
+            world.size() as usize,
+            world.rank().index(),
+            settings.batch_size,
+            settings.seed,
+        )?;
+        let mut learner = Learner::new(run, model, transport)?;
+        let data = run.data.fingerprint()?;
+        compare_data(&mut learner, &data)?;
+        let identity = RunIdentity::new(run, &data, sampler.steps() as u64);
+        let checkpoints = settings.checkpoints.as_ref();
+        Ok(Self {
+            run,
+            watch,
+            learner,
+            sampler,
+            checkpointing: checkpoints.map(|settings| Checkpointing::new(settings, identity)),
+            skips: SkipPolicy::new(settings.on_non_finite),
+            progress: Progress::default(),
+        })
+    }
+
+    /// Goes on from a checkpoint, when that is asked for.
+    fn resume(&mut self) -> Result<(), TrainError> {
+        let Self { learner, watch, .. } = self;
+        if let Some(checkpointing) = self.checkpointing.as_ref().filter(|c| c.resumes()) {
+            self.progress = resume(checkpointing, learner, *watch)?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), TrainError> {
+        let epochs = self.run.settings.epochs;
+        let Progress {
+            epoch,
+            step_of_epoch,
+            ..
+        } = self.progress;
+        if self.learner.is_first() {
+            self.watch.begin(&Start {
+                epochs,
+                steps_per_epoch: self.steps_per_epoch(),
+                done: self.learner.step(),
+                seconds: self.progress.seconds,
+                past: &self.progress.epochs,
+            })?;
+        }
+        let train = self.run.data.train.clone();
+        let start = (epoch as usize, step_of_epoch as usize);
+        let batches = Prefetch::start(train, self.sampler, start, epochs as usize)?;
+        // The checkpoint may be that of the last step of an epoch.
+        self.close_epoch()?;
+        for batch in batches {
+            if self.is_over() {
+                break;
+            }
+            self.step(&batch?)?;
+            // Before the epoch is closed: closing one early, at the end of a run, must not change a longer run.
+            self.checkpoint()?;
+            self.close_epoch()?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, prepared: &Prepared) -> Result<(), TrainError> {
+        let settings = self.run.settings;
+        let began = Instant::now();
+        let epoch = self.in_epochs(self.progress.step_of_epoch);
+        if self.learner.is_warming_up() && epoch >= settings.dense_epochs {
+            self.learner.end_warm_up()?;
+        }
+        let lr = settings
+            .learning_rate
+            .at(epoch, self.learner.world().size());
+        let density = match self.learner.is_warming_up() {
+            true => Density::ALL,
+            false => settings.density.at(epoch),
+        };
+        let mut learned = self.learner.learn(prepared, lr as f32, density.get())?;
+        let settling = Instant::now();
+        match learned.is_dropped() {
+            false => self.skips.counted(),
+            true => self
+                .skips
+                .dropped(&mut self.learner, learned.at_fault, self.watch)?,
+        }
+        if settings.verify {
+            compare_replicas(&mut self.learner)?;
+        }
+        learned.apply += settling.elapsed();
+        let record = self.record(&learned, lr, density.get());
+        let score = (!learned.is_dropped()).then_some(learned.score);
+        self.progress
+            .count(&record, score, began.elapsed().as_secs_f64());
+        if self.learner.is_first() {
+            self.watch.step(&record)?;
+        }
+        Ok(())
+    }
+
+    fn record(&self, learned: &Learned, lr: f64, density_target: f64) -> StepRecord {
+        let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
+        let report = &learned.report;
+        StepRecord {
+            step: self.learner.step(),
+            epoch: self.in_epochs(self.progress.step_of_epoch + 1),
+            samples: self.run.settings.batch_size as u64 * u64::from(report.workers),
+            loss: learned.score.mean_loss(),
+            lr,
+            density_target,
+            density: report.density(),
+            bytes_sent: report.counts.bytes_sent,
+            bytes_dense: report.dense_bytes(),
+            rounds: report.counts.rounds,
+            compute_ms: milliseconds(learned.compute),
+            select_ms: milliseconds(report.counts.select),
+            merge_ms: milliseconds(report.counts.merge),
+            wait_ms: milliseconds(report.waited),
+            apply_ms: milliseconds(learned.apply),
+            skipped: match report.outcome {
+                Outcome::Updated => None,
+                Outcome::Skipped(reason) => Some(reason.to_string()),
+            },
+        }
+    }
+
+    /// Writes a checkpoint when one is due.
+    fn checkpoint(&mut self) -> Result<(), TrainError> {
+        let moment = Moment {
+            epoch_is_whole: self.progress.step_of_epoch >= self.steps_per_epoch(),
+            last_step_failed: self.skips.last_step_failed(),
+            is_last_step: self.is_last_step(),
+        };
+        match &mut self.checkpointing {
+            Some(checkpointing) => {
+                checkpointing.after_step(moment, &mut self.learner, &self.progress)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Tests and reports when all steps of the epoch, or of the run, are done.
+    fn close_epoch(&mut self) -> Result<(), TrainError> {
+        let whole = self.progress.step_of_epoch >= self.steps_per_epoch();
+        let cut_short = self.reached_max_steps() && self.progress.step_of_epoch > 0;
+        if !whole && !cut_short {
+            return Ok(());
+        }
+        let settings = self.run.settings;
+        let score = sum(&mut self.learner, self.progress.score)?;
+        let epoch = self.progress.epoch + 1;
+        let last = epoch >= settings.epochs || self.reached_max_steps();
+        let due = settings.eval_every > 0 && epoch.is_multiple_of(settings.eval_every);
+        let test = match due || last {
+            true => Some(evaluate(&mut self.learner, self.run.data)?),
+            false => None,
+        };
+        compare_replicas(&mut self.learner)?;
+        let took = self.progress.seconds - self.progress.epoch_began;
+        let record = EpochRecord {
+            epoch,
+            step: self.learner.step(),
+            train_loss: score.mean_loss(),
+            train_accuracy: score.accuracy(),
+            test_loss: test.map(|score| score.mean_loss()),
+            test_accuracy: test.map(|score| score.accuracy()),
+            seconds: self.progress.seconds,
+            samples_per_second: self.progress.totals.samples as f64 / took,
+            totals: self.progress.totals,
+            // Replicas that differ end the run.
+            identical: true,
+        };
+        if self.learner.is_first() {
+            self.watch.epoch(&record)?;
+        }
+        self.progress.close_epoch(record, whole);
+        Ok(())
+    }
+
+    fn summary(self) -> Summary {
+        Summary {
+            method: self.run.method.name().to_owned(),
+            workers: self.learner.world().size(),
+            parameters: self.learner.parameters().len(),
+            hash: self.learner.hash().to_string(),
+            identical: self.progress.epochs.iter().all(|epoch| epoch.identical),
+            epochs: self.progress.epochs,
+        }
+    }
+
+    fn steps_per_epoch(&self) -> u64 {
+        self.sampler.steps() as u64
+    }
+
+    /// The position in epochs after so many steps of the current one.
+    fn in_epochs(&self, step_of_epoch: u64) -> f64 {
+        let part = step_of_epoch as f64 / self.steps_per_epoch() as f64;
+        f64::from(self.progress.epoch) + part
+    }
+
+    fn reached_max_steps(&self) -> bool {
+        let limit = self.run.settings.max_steps;
+        limit.is_some_and(|limit| self.learner.step() >= limit)
+    }
+
+    /// Was the step just done the last one of the run?
+    fn is_last_step(&self) -> bool {
+        let epochs_done = self.progress.epoch + 1 >= self.run.settings.epochs;
+        let epoch_done = self.progress.step_of_epoch >= self.steps_per_epoch();
+        self.reached_max_steps() || (epochs_done && epoch_done)
+    }
+
+    fn is_over(&self) -> bool {
+        self.progress.epoch >= self.run.settings.epochs || self.reached_max_steps()
+    }
+}
