@@ -1,6 +1,6 @@
 //! A step that fails is as if it had never begun: abort brings back the state, and the same step then gives the same bits.
 
-use spardl_core::{ConfigError, Inbox, Input, ProtocolError, Step};
+use spardl_core::{ConfigError, HEADER_LEN, Inbox, Input, ProtocolError, Step};
 use spardl_drive::{DriveError, TransportError};
 use spardl_sim::Fault;
 use spardl_testkit::{Sent, Trial, check, configurations, generate};
@@ -29,7 +29,8 @@ fn tried(trial: &mut Trial, gradients: &[Vec<f32>]) -> Vec<u32> {
 fn after_any_lost_message_abort_and_retry_give_the_undisturbed_bits() {
     for workers in [2, 3, 4, 6] {
         for algorithm in configurations::every(workers) {
-            let mut trial = Trial::new(&*algorithm, workers, LEN);
+            let mut trial =
+                Trial::with_layout(&*algorithm, workers, &generate::layout(workers, LEN));
             let (gradients, messages) = started(&mut trial, workers);
             let before = trial.kept();
             let expected = tried(&mut trial, &gradients);
@@ -51,14 +52,21 @@ fn after_any_lost_message_abort_and_retry_give_the_undisturbed_bits() {
 
 /// The message as a faulty wire or a confused peer might deliver it.
 fn damaged(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let lengths = [0, 1, 15, 16, 17, bytes.len() - 1];
+    let lengths = [
+        0,
+        1,
+        HEADER_LEN - 1,
+        HEADER_LEN,
+        HEADER_LEN + 1,
+        bytes.len() - 1,
+    ];
     let mut all: Vec<Vec<u8>> = lengths
         .into_iter()
         .filter(|&len| len < bytes.len())
         .map(|len| bytes[..len].to_vec())
         .collect();
-    // Version, configuration, step, round and sender.
-    for at in [0, 2, 4, 8, 10] {
+    // Version, bucket, configuration, layout, step, round and sender.
+    for at in [0, 2, 4, 8, 12, 16, 18] {
         let mut wrong = bytes.to_vec();
         wrong[at] = wrong[at].wrapping_add(1);
         all.push(wrong);
@@ -70,7 +78,8 @@ fn damaged(bytes: &[u8]) -> Vec<Vec<u8>> {
 fn a_message_that_belongs_elsewhere_is_refused_by_name_and_leaves_no_trace() {
     for workers in [2, 3, 4] {
         for algorithm in configurations::every(workers) {
-            let mut trial = Trial::new(&*algorithm, workers, LEN);
+            let mut trial =
+                Trial::with_layout(&*algorithm, workers, &generate::layout(workers, LEN));
             let (gradients, messages) = started(&mut trial, workers);
             let before = trial.kept();
             let expected = tried(&mut trial, &gradients);
@@ -116,7 +125,7 @@ fn mistake<T>(result: Result<T, DriveError>) -> Result<T, ConfigError> {
 #[test]
 fn calls_out_of_turn_are_refused_and_change_nothing() {
     for algorithm in configurations::every(2) {
-        let mut trial = Trial::new(&*algorithm, 2, LEN);
+        let mut trial = Trial::with_layout(&*algorithm, 2, &generate::layout(2, LEN));
         let gradients = generate::fractions(1, 2, LEN);
         let input = Input::new(&gradients[0], K, 0);
         let worker = trial.cluster.workers_mut().swap_remove(0);

@@ -22,7 +22,8 @@ fn run(mut trial: Trial, workers: u32, seed: u64) -> (Vec<Vec<u32>>, Vec<check::
 fn every_worker_ends_with_the_same_bits_in_every_run_and_order_of_delivery() {
     for workers in WORKERS {
         for algorithm in configurations::every(workers) {
-            let trial = || Trial::new(&*algorithm, workers, LEN);
+            let trial =
+                || Trial::with_layout(&*algorithm, workers, &generate::layout(workers, LEN));
             let first = run(trial(), workers, 1);
             for seed in [1, 99] {
                 let context = trial().context;
@@ -39,7 +40,8 @@ fn every_worker_ends_with_the_same_bits_in_every_run_and_order_of_delivery() {
 fn large_worlds_agree_in_one_order_as_in_another() {
     for workers in [16, 23, 31, 40] {
         for algorithm in configurations::every(workers) {
-            let trial = || Trial::new(&*algorithm, workers, LEN);
+            let trial =
+                || Trial::with_layout(&*algorithm, workers, &generate::layout(workers, LEN));
             let context = trial().context;
             assert!(
                 run(trial(), workers, 3) == run(trial(), workers, 4),
@@ -60,7 +62,8 @@ fn every_world_up_to_forty_agrees_on_sums_that_round() {
             !text.starts_with("spardl ") || text.contains("residual=global-a")
         });
         for algorithm in all {
-            let mut trial = Trial::new(&*algorithm, workers, len);
+            let mut trial =
+                Trial::with_layout(&*algorithm, workers, &generate::layout(workers, len));
             trial.step(&generate::fractions(21, workers, len), k, 0);
         }
     }

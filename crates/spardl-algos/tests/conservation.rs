@@ -8,7 +8,7 @@ fn holds(workers: u32, len: usize, ks: &[usize]) {
     for algorithm in configurations::all(workers) {
         let laws = algorithm.laws();
         let context = format!("{} P={workers} n={len}", algorithm.describe());
-        let layout = Layout::flat(len as u32);
+        let layout = generate::layout(workers, len);
         let mut cluster = Cluster::new(&*algorithm, workers, &layout)
             .unwrap()
             .with_order(len as u64);

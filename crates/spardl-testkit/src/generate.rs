@@ -1,5 +1,7 @@
 //! Gradients for tests: integer-valued, so that sums in f32 are exact and laws are checked with `==`.
 
+use spardl_core::Layout;
+
 /// A small deterministic generator (SplitMix64): the tests need no statistics, only variety.
 #[derive(Clone, Debug)]
 pub struct Numbers(u64);
@@ -44,6 +46,27 @@ pub fn integers(seed: u64, workers: u32, len: usize) -> Vec<Vec<f32>> {
     (0..workers)
         .map(|_| (0..len).map(|_| value()).collect())
         .collect()
+}
+
+/// A bucket of `len` elements: many tensors, matrices, vectors, a scalar and an empty one among them, or one without structure
+/// where the number of workers is a multiple of three.
+///
+/// # Panics
+/// Never: the parts fit the length.
+pub fn layout(workers: u32, len: usize) -> Layout {
+    if workers.is_multiple_of(3) || len < 8 {
+        return Layout::flat(len as u32);
+    }
+    let columns = (len / 2).isqrt();
+    let left = len - columns * columns - 1;
+    let tensors = [
+        ("square", vec![columns, columns]),
+        ("scalar", Vec::new()),
+        ("empty", vec![0, 3]),
+        ("cube", vec![2, 1, left / 4]),
+        ("vector", vec![left - left / 4 * 2]),
+    ];
+    Layout::new(tensors).expect("a few elements")
 }
 
 /// Gradients with fractions and a heavy tail: sums round, so the order of additions shows.
