@@ -1,8 +1,12 @@
 """Runs a function in several processes with a gloo group; every wait has a limit."""
 
+import contextlib
+import io
 import multiprocessing
 import os
+import runpy
 import socket
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -50,13 +54,24 @@ def _start(rank: int, size: int, port: int, results: Any, job: Callable[..., Any
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size))
     try:
-        dist.init_process_group("gloo", rank=rank, world_size=size, timeout=timedelta(seconds=60))
+        if job is not recipe:
+            dist.init_process_group("gloo", rank=rank, world_size=size, timeout=timedelta(seconds=60))
         value = job(rank, size, *arguments)
         results.put((rank, True, value))
     except BaseException:  # noqa: BLE001: the parent shows it
         results.put((rank, False, traceback.format_exc()))
     results.close()
     results.join_thread()
+
+
+def recipe(rank: int, size: int, script: str, arguments: list[str]) -> str:
+    """Runs a script as torchrun would start it; returns what it printed."""
+    os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size), GROUP_RANK="0", ACCELERATE_USE_CPU="true")
+    sys.argv = [script, *arguments]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        runpy.run_path(script, run_name="__main__")
+    return printed.getvalue()
 
 
 def scratch() -> str:

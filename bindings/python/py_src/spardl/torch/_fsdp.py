@@ -15,6 +15,7 @@ class FsdpState:
 
     def __init__(self) -> None:
         self.syncs: dict[str, Sync] = {}
+        self._saved: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank needs to go on."""
@@ -26,8 +27,6 @@ class FsdpState:
         for name, sync in self.syncs.items():
             sync.load_state_dict(self._saved.pop(name))
 
-    _saved: dict[str, Any] = {}
-
     def settle(self) -> None:
         """Makes the last step final."""
         for sync in self.syncs.values():
@@ -37,6 +36,11 @@ class FsdpState:
         """Takes the last step back: every rank must."""
         for sync in self.syncs.values():
             sync.discard_step()
+
+    def close(self) -> None:
+        """Ends the threads and their groups."""
+        for sync in self.syncs.values():
+            sync.close()
 
 
 def fsdp_hook(module: torch.nn.Module, group: Any, **config: Any) -> FsdpState:
