@@ -8,7 +8,7 @@ import argparse
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import spardl.torch
@@ -18,17 +18,16 @@ parser.add_argument("--steps", type=int, default=100)
 arguments = parser.parse_args()
 
 dist.init_process_group("gloo")
-rank, size = dist.get_rank(), dist.get_world_size()
-replica, shard = divmod(rank, 2)
-mesh = DeviceMesh("cpu", [2 * replica, 2 * replica + 1])
-groups = [dist.new_group(list(range(first, size, 2))) for first in range(2)]
+rank = dist.get_rank()
+both = init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("replica", "shard"))
+mesh = both["shard"]  # one dimension: FSDP itself must not reduce between replicas
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(100, 300), nn.ReLU(), nn.Linear(300, 10))
 for layer in (model[0], model[2]):
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
-state = spardl.torch.fsdp_hook(model, groups[shard], density=0.02, dense_steps=5)
+state = spardl.torch.fsdp_hook(model, both.get_group("replica"), density=0.02, dense_steps=5)
 optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 teacher = torch.randn(100, 10)

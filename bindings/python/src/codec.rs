@@ -1,6 +1,6 @@
 //! A payload by itself: chunked top-k with error feedback, packed to bytes, for those who exchange payloads themselves.
 //!
-//! A payload is a version byte, the value type's byte, the length of the array (u32, little endian) and one list of entries.
+//! A payload is a version byte, the value type's place in the list of them, the length of the array (u32, little endian) and one list of entries.
 
 use pyo3::prelude::*;
 use spardl_core::codec::Reader;
@@ -57,7 +57,8 @@ pub(crate) fn encode(
         if let Some(rest) = &mut rest {
             rest.copy_from_slice(&work);
         }
-        let mut bytes = vec![VERSION, u8::from(values == ValueType::Bf16)];
+        let place = ValueType::ALL.iter().position(|&one| one == values);
+        let mut bytes = vec![VERSION, place.unwrap_or_default() as u8];
         bytes.extend(len.to_le_bytes());
         codec(values).encode_entries(0, len, &kept, &mut bytes);
         Ok(Message::new(bytes))
@@ -101,7 +102,7 @@ fn codec(values: ValueType) -> Codec {
     }
 }
 
-/// The `quota` largest entries of every chunk, rounded as they travel; `work` keeps what is left.
+/// The `quota` largest entries of every chunk, quantised together as they travel; `work` keeps what is left.
 fn select(work: &mut [f32], chunk: usize, quota: usize, values: ValueType) -> Entries {
     let mut all = Entries::default();
     for (start, part) in (0..).step_by(chunk).zip(work.chunks_mut(chunk)) {
@@ -112,13 +113,18 @@ fn select(work: &mut [f32], chunk: usize, quota: usize, values: ValueType) -> En
                 list.values.push(value);
             }
         }
-        let (kept, left) = list::split_top(&list, quota, values);
+        let (kept, left) = list::split_top(&list, quota, ValueType::F32);
         part.fill(0.0);
         for (&index, &value) in left.indices.iter().zip(&left.values) {
             part[index as usize - start] = value;
         }
         all.indices.extend(kept.indices);
         all.values.extend(kept.values);
+    }
+    let mut errors = Entries::default();
+    list::quantise(values, &mut all, &mut errors);
+    for (&index, &error) in errors.indices.iter().zip(&errors.values) {
+        work[index as usize] = error;
     }
     all
 }
@@ -128,10 +134,9 @@ fn unpack(bytes: &[u8], len: usize) -> PyResult<Entries> {
     let Some((prefix, body)) = bytes.split_at_checked(PREFIX) else {
         return Err(damaged(format!("it has {} bytes", bytes.len())));
     };
-    let values = match (prefix[0], prefix[1]) {
-        (VERSION, 0) => ValueType::F32,
-        (VERSION, 1) => ValueType::Bf16,
-        (version, values) => return Err(damaged(format!("version {version}.{values}"))),
+    let values = match (prefix[0], ValueType::ALL.get(usize::from(prefix[1]))) {
+        (VERSION, Some(&values)) => values,
+        (version, _) => return Err(damaged(format!("version {version}.{}", prefix[1]))),
     };
     let announced = u32::from_le_bytes([prefix[2], prefix[3], prefix[4], prefix[5]]);
     if announced as usize != len {

@@ -9,6 +9,7 @@ import socket
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -68,6 +69,8 @@ def recipe(rank: int, size: int, script: str, arguments: list[str]) -> str:
     """Runs a script as torchrun would start it; returns what it printed."""
     os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size), GROUP_RANK="0", ACCELERATE_USE_CPU="true")
     sys.argv = [script, *arguments]
+    # Other packages warn about each other.
+    warnings.resetwarnings()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         runpy.run_path(script, run_name="__main__")

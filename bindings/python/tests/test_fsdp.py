@@ -1,7 +1,6 @@
 """FSDP2 on the CPU: shards inside a replica, sparse exchange between replicas."""
 
 import torch
-import torch.distributed as dist
 from models import batch, network
 from ranks import run
 from torch import nn
@@ -11,17 +10,16 @@ import spardl.torch
 
 def sharded(rank: int, size: int, density: float) -> tuple[list[list[float]], bool]:
     """Two replicas of two shards each; the gradients of the whole model and whether the residual is there."""
-    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    replica, shard = divmod(rank, 2)
-    mesh = DeviceMesh("cpu", [2 * replica, 2 * replica + 1])
-    pairs = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
+    mesh = both["shard"]
     model = network()
     for layer in (model[0], model[3]):
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    state = spardl.torch.fsdp_hook(model, pairs[shard], density=density, dense_steps=0)
+    state = spardl.torch.fsdp_hook(model, both.get_group("replica"), density=density, dense_steps=0)
     for step in range(3):
         model.zero_grad()
         inputs, labels = batch(rank, step)

@@ -86,7 +86,7 @@ class Worker:
         layout: Sequence[tuple[str, Sequence[int]]] | None = None,
         bucket: int = 0,
     ) -> Worker:
-        """``method`` is a name of :func:`spardl.methods`, also with ``-bf16``; ``options`` are those that ``explain`` lists.
+        """``method`` is a name of :func:`spardl.methods`, also with a value type (``-bf16``, ``-q4``); ``options`` are those that ``explain`` lists.
 
         ``layout`` names the tensors and their shapes, for methods that look at layers. Messages carry ``bucket``: one of
         another bucket is refused.
@@ -155,7 +155,7 @@ class Worker:
         """The number of workers."""
 
 def methods() -> dict[str, str]:
-    """The names of all methods with one line each; each also runs as ``NAME-bf16``."""
+    """The names of all methods with one line each; each also runs as ``NAME-bf16``, ``-q8``, ``-q4``, ``-q2``, ``-q1``."""
 
 def explain(name: str) -> str:
     """The idea of a method, a worked example, its cost, its options, and what differs from the authors' code."""

@@ -20,11 +20,11 @@ class Config:
     """How gradients are reduced; every field is a keyword of ``register`` and its relatives."""
 
     method: str = "spardl"
-    """A name of ``spardl.methods()``, also with ``-bf16``."""
+    """A name of ``spardl.methods()``, also with a value type: ``spardl-bf16``, ``spardl-q4``."""
     density: Density = 0.01
     """The part of the entries that an update should have."""
     value_type: str | None = None
-    """How values travel: ``f32`` or ``bf16``."""
+    """How values travel: ``f32``, ``bf16``, ``q8``, ``q4``, ``q2`` or ``q1``."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the method, as ``spardl.explain`` lists them."""
     op: str = "mean"
