@@ -60,7 +60,7 @@ pub(crate) fn encode(
         let place = ValueType::ALL.iter().position(|&one| one == values);
         let mut bytes = vec![VERSION, place.unwrap_or_default() as u8];
         bytes.extend(len.to_le_bytes());
-        codec(values).encode_entries(0, len, &kept, &mut bytes);
+        codec(values).encode(0, len, &kept.indices, &kept.values, &mut bytes);
         Ok(Message::new(bytes))
     })
 }
@@ -134,8 +134,8 @@ fn unpack(bytes: &[u8], len: usize) -> PyResult<Entries> {
     let Some((prefix, body)) = bytes.split_at_checked(PREFIX) else {
         return Err(damaged(format!("it has {} bytes", bytes.len())));
     };
-    let values = match (prefix[0], ValueType::ALL.get(usize::from(prefix[1]))) {
-        (VERSION, Some(&values)) => values,
+    let value_type = match (prefix[0], ValueType::ALL.get(usize::from(prefix[1]))) {
+        (VERSION, Some(&value_type)) => value_type,
         (version, _) => return Err(damaged(format!("version {version}.{}", prefix[1]))),
     };
     let announced = u32::from_le_bytes([prefix[2], prefix[3], prefix[4], prefix[5]]);
@@ -145,10 +145,10 @@ fn unpack(bytes: &[u8], len: usize) -> PyResult<Entries> {
         )));
     }
     let mut reader = Reader::new(body);
-    let mut entries = Entries::default();
-    codec(values)
-        .decode_entries(&mut reader, 0, announced, len, &mut entries)
+    let (mut indices, mut values) = (Vec::new(), Vec::new());
+    codec(value_type)
+        .decode(&mut reader, 0, announced, len, &mut indices, &mut values)
         .and_then(|()| reader.finish())
         .map_err(|error| damaged(error.to_string()))?;
-    Ok(entries)
+    Ok(Entries { indices, values })
 }

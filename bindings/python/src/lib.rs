@@ -7,6 +7,7 @@ mod codec;
 mod memory;
 mod message;
 mod methods;
+mod threads;
 mod worker;
 
 use pyo3::prelude::*;

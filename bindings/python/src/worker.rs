@@ -12,7 +12,7 @@ use spardl_core::{
 
 use crate::memory::{self, Memory};
 use crate::message::{Lent, Message};
-use crate::{ConfigError, ProtocolError, config, methods};
+use crate::{ConfigError, ProtocolError, config, methods, threads};
 
 /// What a worker sends and awaits before it can go on.
 #[pyclass(frozen, get_all, module = "spardl")]
@@ -68,7 +68,7 @@ struct Counts {
 #[pymethods]
 impl Worker {
     #[new]
-    #[pyo3(signature = (method, n, rank = 0, size = 1, *, density = 0.01, value_type = None, options = None, layout = None, bucket = 0))]
+    #[pyo3(signature = (method, n, rank = 0, size = 1, *, density = 0.01, value_type = None, options = None, layout = None, bucket = 0, threads = 1))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -81,6 +81,7 @@ impl Worker {
         options: Option<BTreeMap<String, String>>,
         layout: Option<Vec<(String, Vec<usize>)>>,
         bucket: u32,
+        threads: usize,
     ) -> PyResult<Self> {
         let algorithm = methods::build(method, value_type, options)?;
         let layout = methods::layout(n, layout)?;
@@ -90,6 +91,7 @@ impl Worker {
             .detach(|| algorithm.collective(world, &layout))
             .map_err(config)?;
         collective.set_bucket(bucket);
+        collective.set_threads(threads::shared(threads)?);
         Ok(Self {
             method: algorithm.describe(),
             world,
@@ -186,31 +188,36 @@ impl Worker {
         let values = Memory::borrow(values)?;
         py.detach(|| {
             let mut inner = self.lock();
-            let mut state = inner.collective.state();
-            let part = part(state.residual.len(), start, values.len())?;
-            let values = values.values();
-            for (i, residual) in state.residual[part].iter_mut().enumerate() {
-                *residual = if add {
-                    *residual + values.get(i)
-                } else {
-                    values.get(i)
-                };
-            }
-            inner.collective.restore(&state).map_err(config)
+            part(inner.collective.residual().len(), start, values.len())?;
+            let source = values.values();
+            let values: Vec<f32> = (0..source.len()).map(|i| source.get(i)).collect();
+            let written = if add {
+                inner.collective.add_to_residual(start, &values)
+            } else {
+                inner.collective.write_residual(start, &values)
+            };
+            written.map_err(config)
         })
     }
 
     fn return_update(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<()> {
         py.detach(|| {
             let mut inner = self.lock();
-            let mut state = inner.collective.state();
-            let part = part(state.residual.len(), start, stop.saturating_sub(start))?;
-            let mut update = vec![0.0; self.n];
-            inner.collective.update().write_scaled(1.0, &mut update);
-            for place in part {
-                state.residual[place] += update[place];
+            let residual = inner.collective.residual();
+            let part = part(residual.len(), start, stop.saturating_sub(start))?;
+            let mut values = vec![0.0; part.len()];
+            match inner.collective.update() {
+                Update::Dense(dense) => values.copy_from_slice(&dense[part]),
+                Update::Sparse(sparse) => {
+                    for (index, value) in sparse.iter() {
+                        if part.contains(&(index as usize)) {
+                            values[index as usize - start] = value;
+                        }
+                    }
+                }
             }
-            inner.collective.restore(&state).map_err(config)
+            let given = inner.collective.add_to_residual(start, &values);
+            given.map_err(config)
         })
     }
 

@@ -200,3 +200,14 @@ def test_costs_are_bounds() -> None:
         stats = worker.stats()
         assert cost["rounds_min"] <= stats["rounds"] <= cost["rounds_max"]
         assert stats["bytes_sent"] <= cost["bytes_max"] < cost["dense_bytes"]
+
+
+def test_the_bits_are_the_same_for_any_number_of_threads() -> None:
+    results = []
+    for threads in (1, 2, 3):
+        workers = [spardl.Worker("spardl", 1_000_000, rank, 2, threads=threads) for rank in range(2)]
+        arrays = gradients(2, 1_000_000)
+        spardl.allreduce(arrays, workers=workers)
+        results.append((arrays[0], residual(workers[0])))
+    for update, left in results[1:]:
+        assert np.array_equal(update, results[0][0]) and np.array_equal(left, results[0][1])

@@ -85,11 +85,12 @@ class Worker:
         options: Mapping[str, str] | None = None,
         layout: Sequence[tuple[str, Sequence[int]]] | None = None,
         bucket: int = 0,
+        threads: int = 1,
     ) -> Worker:
         """``method`` is a name of :func:`spardl.methods`, also with a value type (``-bf16``, ``-q4``); ``options`` are those that ``explain`` lists.
 
         ``layout`` names the tensors and their shapes, for methods that look at layers. Messages carry ``bucket``: one of
-        another bucket is refused.
+        another bucket is refused. ``threads`` share the pass over the gradient; the bits are the same for any number.
         """
     def begin(
         self,

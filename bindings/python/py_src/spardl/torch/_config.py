@@ -39,6 +39,8 @@ class Config:
     """Tensors are reduced in groups of about this size, whatever DDP's buckets are."""
     in_flight: int = 4
     """How many groups may be under way at once."""
+    threads: int = 1
+    """Threads of a rank for the pass over large gradients; the bits are the same for any number."""
     timeout: float = 300.0
     """Seconds to wait for a peer."""
     staging: str = "auto"
@@ -54,7 +56,7 @@ class Config:
         self._one_of("op", ("mean", "sum"))
         self._one_of("on_non_finite", ("propagate", "skip", "raise"))
         self._one_of("staging", ("auto", "always"))
-        for name, least in (("dense_steps", 0), ("in_flight", 1), ("bucket_mb", 0), ("timeout", 0)):
+        for name, least in (("dense_steps", 0), ("in_flight", 1), ("threads", 1), ("bucket_mb", 0), ("timeout", 0)):
             if not getattr(self, name) >= least:
                 raise ConfigError(f"{name} = {getattr(self, name)} is too small: at least {least}")
         cost(self.method, 1, 1, density=self.density_at(0), value_type=self.value_type, options=self.texts)

@@ -97,7 +97,8 @@ class Session:
         if unit.index not in workers:
             options = self._options(unit, step)
             kind = self._kind(unit, step)
-            workers[unit.index] = Worker(*kind, unit.numel, link.rank, link.size, bucket=unit.index, **options)
+            options |= {"bucket": unit.index, "threads": self.config.threads}
+            workers[unit.index] = Worker(*kind, unit.numel, link.rank, link.size, **options)
         return workers[unit.index]
 
     def _linked(self) -> Link:
