@@ -1,6 +1,6 @@
 //! Nothing is lost: inputs + residuals = update + next residuals, per element, with `==`; and all workers agree.
 
-use spardl_core::{Collective, Layout, Outcome};
+use spardl_core::{Collective, Outcome};
 use spardl_sim::Cluster;
 use spardl_testkit::{Trial, check, configurations, generate};
 
