@@ -240,7 +240,7 @@ impl Worker {
         self.update = list::into_update(finals, len);
         // Where nothing was added to the selector this is also the published rule: what was sent and became final is cleared.
         let finals = self.update.indices();
-        self.selector.settle_final(0, feedback.work_mut(), finals);
+        self.selector.apply_rule_a(0, feedback.work_mut(), finals);
         Ok(())
     }
 }

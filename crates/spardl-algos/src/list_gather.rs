@@ -96,13 +96,13 @@ impl<S: Select> Worker<S> {
         match self.deliver {
             Deliver::Whole => {
                 self.update = list::into_update(sum, len);
-                self.selector.settle_all(0, work);
+                self.selector.apply_rule_b(0, work);
             }
             Deliver::Top => {
                 // Everybody computed this sum from the same lists, so it needs no rounding.
                 let (kept, _) = list::split_top(&sum, self.k, ValueType::F32);
                 self.update = list::into_update(kept, len);
-                self.selector.settle_final(0, work, self.update.indices());
+                self.selector.apply_rule_a(0, work, self.update.indices());
             }
         }
         Ok(())

@@ -140,7 +140,7 @@ impl MaskedSum {
         values: ValueType,
     ) -> Self {
         let mut own = Vec::with_capacity(indices.len());
-        spardl_kernels::lift(Level::best(), work, &indices, &mut own);
+        spardl_kernels::take_at(Level::best(), work, &indices, &mut own);
         Self {
             indices,
             len: work.len() as u32,

@@ -236,7 +236,7 @@ impl Worker {
             counts.push(self.update.nnz() - before);
         }
         self.entries_sent += AllGather::entries_sent(own, &counts);
-        self.selector.settle_all(0, feedback.work_mut());
+        self.selector.apply_rule_b(0, feedback.work_mut());
         Ok(())
     }
 }

@@ -63,7 +63,7 @@ impl<N: Network> Replica<N> {
     }
 
     /// Brings the running statistics up to date: burn keeps the newest value of each thread apart until it is asked.
-    fn settle(&self) {
+    fn refresh_statistics(&self) {
         drop(self.network.valid());
     }
 }
@@ -93,7 +93,7 @@ impl<N: Network> Model for Replica<N> {
         let input = N::Input::feed(batch, &self.shape, &self.device);
         let features = self.network.features(input, &Noise::seeded(seed));
         let Some((features, targets)) = counting(features, &batch.targets) else {
-            self.settle();
+            self.refresh_statistics();
             gradient.fill(0.0);
             return Score::default();
         };
@@ -105,7 +105,7 @@ impl<N: Network> Model for Replica<N> {
         let slopes = Tensor::from_data(TensorData::new(slopes, shape), &self.device);
         let gradients = (logits * slopes).sum().backward();
         flat::read_gradients(&self.network, gradients, gradient);
-        self.settle();
+        self.refresh_statistics();
         score
     }
 

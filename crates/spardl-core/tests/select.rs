@@ -191,14 +191,14 @@ impl Pair {
     }
 
     /// Settles the block by the rule of this number and compares what is left.
-    fn settle(&mut self, block: usize, rule: usize, finals: &BTreeSet<usize>) {
+    fn apply(&mut self, block: usize, rule: usize, finals: &BTreeSet<usize>) {
         let list: Vec<u32> = finals.iter().map(|&i| i as u32).collect();
         let (selector, work) = (&mut self.selector, self.feedback.work_mut());
         match rule {
-            0 => selector.settle_final(block, work, &list),
-            1 => selector.settle_all(block, work),
-            2 => selector.settle_sent(block, work),
-            _ => selector.settle_sent_final(block, work, &list),
+            0 => selector.apply_rule_a(block, work, &list),
+            1 => selector.apply_rule_b(block, work),
+            2 => selector.clear_sent(block, work),
+            _ => selector.clear_sent_final(block, work, &list),
         }
         for i in self.range(block) {
             let (is_final, sent) = (finals.contains(&i), self.sent.contains(&i));
@@ -246,7 +246,7 @@ impl Pair {
             let mut finals = self.sent.clone();
             finals.retain(|i| self.range(block).contains(i) && i % 3 > 0);
             finals.extend(self.range(block).step_by(1 + numbers.below(50)));
-            self.settle(block, numbers.below(4), &finals);
+            self.apply(block, numbers.below(4), &finals);
         }
     }
 }
@@ -314,7 +314,7 @@ fn a_candidate_that_shrinks_below_the_floor_uncovers_a_smaller_entry() {
     pair.take_top(0, 2, ValueType::F32);
     assert_eq!(pair.selector.sent(0), [1, 2]);
     assert_eq!(pair.selector.stats().rescans, 1);
-    pair.settle(0, 1, &BTreeSet::new());
+    pair.apply(0, 1, &BTreeSet::new());
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn thresholds_below_and_above_the_floor_and_caps_equal_sorting() {
                 let list = pair.received(0, 60, &mut numbers);
                 pair.add(0, list);
                 pair.take_above(0, threshold, cap);
-                pair.settle(0, 1, &BTreeSet::new());
+                pair.apply(0, 1, &BTreeSet::new());
             }
         }
     }
@@ -363,6 +363,6 @@ proptest! {
         pair.selector.pass_above(&mut pair.feedback, (&input).into(), &[floor]);
         pair.start(input);
         pair.take_top(0, quota, ValueType::F32);
-        pair.settle(0, 1, &BTreeSet::new());
+        pair.apply(0, 1, &BTreeSet::new());
     }
 }

@@ -220,7 +220,7 @@ impl<T: Transport> Driver<T> {
     pub fn finish(&mut self) -> Result<StepReport, DriveError> {
         let finished = self.wait_for_all();
         self.give_up_on_error(finished)?;
-        self.transport.settle();
+        self.transport.complete_step();
         Ok(self.report())
     }
 

@@ -36,7 +36,7 @@ pub fn gather<T: Transport + ?Sized>(
 ) -> Result<Vec<Vec<u8>>, TransportError> {
     let all = exchange(transport, mine, limit);
     match all {
-        Ok(_) => transport.settle(),
+        Ok(_) => transport.complete_step(),
         Err(_) => transport.abandon(),
     }
     all

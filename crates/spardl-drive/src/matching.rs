@@ -389,7 +389,7 @@ impl RoundTable {
     }
 
     /// Notes that the rounds so far belong to finished steps, which a later `abandon` does not concern.
-    pub fn settle(&mut self) {
+    pub fn complete_step(&mut self) {
         self.lent.clear();
         self.stamp.finished = self.stamp.finished.wrapping_add(1);
     }

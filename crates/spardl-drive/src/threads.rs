@@ -221,8 +221,8 @@ impl Transport for ThreadsTransport {
         Ok(Some((bucket, self.table.inbox())))
     }
 
-    fn settle(&mut self) {
-        self.table.settle();
+    fn complete_step(&mut self) {
+        self.table.complete_step();
     }
 
     fn abandon(&mut self) {

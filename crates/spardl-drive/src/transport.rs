@@ -4,7 +4,7 @@
 //!
 //! A step that fails on one worker leaves messages under way that nobody wants. Every message therefore carries a
 //! [`Stamp`](crate::matching::Stamp) of its sender: the **epoch**, which only [`Transport::abandon`] raises, and the number
-//! of steps that the sender has finished ([`Transport::settle`]). The rules, written once in
+//! of steps that the sender has finished ([`Transport::complete_step`]). The rules, written once in
 //! [`RoundTable`](crate::RoundTable):
 //!
 //! - a message of an older epoch than the receiver's is dropped;
@@ -68,7 +68,7 @@ pub trait Transport {
     ) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError>;
 
     /// Says that all rounds submitted so far belong to finished steps, which a later [`Transport::abandon`] does not concern.
-    fn settle(&mut self);
+    fn complete_step(&mut self);
 
     /// Gives up all rounds in flight and moves to the next epoch, so that messages of the lost step cannot be taken for
     /// messages of a later one. Sends the new stamp to every peer that is still there: those that wait for this worker end
@@ -103,8 +103,8 @@ macro_rules! forward_transport {
                 (**self).wait_any(deadline)
             }
 
-            fn settle(&mut self) {
-                (**self).settle();
+            fn complete_step(&mut self) {
+                (**self).complete_step();
             }
 
             fn abandon(&mut self) {

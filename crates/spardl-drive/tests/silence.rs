@@ -99,8 +99,8 @@ impl Transport for Failing {
         self.inner()?.wait_any(deadline)
     }
 
-    fn settle(&mut self) {
-        self.inner.iter_mut().for_each(Transport::settle);
+    fn complete_step(&mut self) {
+        self.inner.iter_mut().for_each(Transport::complete_step);
     }
 
     fn abandon(&mut self) {

@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use spardl_kernels::{
-    Entries, Level, accumulate, add_assign, all_finite, copy, extract, from_bf16, lift, scatter,
-    sum, sum_of_squares, to_bf16,
+    Entries, Level, accumulate, add_assign, all_finite, copy, extract, from_bf16, scatter, sum,
+    sum_of_squares, take_at, to_bf16,
 };
 
 /// Shares of candidates to time; zero is the threshold of infinity, which extracts nothing.
@@ -144,10 +144,10 @@ fn cases(arrays: &Arrays) -> Vec<(String, Run)> {
             Box::new(move |a| from_bf16(level, &a.narrow, &mut a.work)),
         );
         add(
-            "lift 0.01",
+            "take_at 0.01",
             Box::new(move |a| {
                 a.out.clear();
-                lift(level, &mut a.work, &a.selected, &mut a.out.values);
+                take_at(level, &mut a.work, &a.selected, &mut a.out.values);
                 a.out.clear();
             }),
         );

@@ -296,8 +296,8 @@ pub fn from_bf16(level: Level, src: &[u16], dst: &mut [f32]) {
 /// # Panics
 ///
 /// If an index is out of range; `dense` and `out` are then unchanged.
-pub fn lift(level: Level, dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>) {
-    dispatch!(level, lift(dense, indices, out));
+pub fn take_at(level: Level, dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>) {
+    dispatch!(level, take_at(dense, indices, out));
 }
 
 /// `dense[indices[j]] = values[j]` for each `j`.

@@ -278,12 +278,12 @@ pub(crate) fn from_bf16(src: &[u16], dst: &mut [f32]) {
     }
 }
 
-pub(crate) fn lift(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>) {
+pub(crate) fn take_at(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>) {
     check_indices(dense.len(), indices);
-    let lifted = indices
+    let taken = indices
         .iter()
         .map(|&index| std::mem::take(&mut dense[index as usize]));
-    out.extend(lifted);
+    out.extend(taken);
 }
 
 pub(crate) fn scatter(dense: &mut [f32], indices: &[u32], values: &[f32]) {

@@ -1,4 +1,4 @@
-//! What the x86-64 levels share: prefetching, the list that candidates are written to, lift and scatter.
+//! What the x86-64 levels share: prefetching, the list that candidates are written to, take_at and scatter.
 
 use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch};
 
@@ -19,7 +19,7 @@ pub(crate) const STREAM_FROM: usize = 64 * 1024;
 /// 0.4 slower.
 const PASS_AHEAD: usize = 512;
 
-/// How many entries ahead lift and scatter prefetch.
+/// How many entries ahead take_at and scatter prefetch.
 const ENTRIES_AHEAD: usize = 64;
 
 /// Bytes of a cache line.
@@ -105,7 +105,7 @@ impl<'a> Sink<'a> {
 /// prefetcher. The time is cache misses, not instructions: prefetching helps, to be written since it will be; the wide gather
 /// instructions do not.
 #[inline(always)]
-pub(crate) fn lift(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>) {
+pub(crate) fn take_at(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>) {
     check_indices(dense.len(), indices);
     let last = indices.len().saturating_sub(1);
     out.extend(indices.iter().enumerate().map(|(j, &index)| {
@@ -118,7 +118,7 @@ pub(crate) fn lift(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>) {
     }));
 }
 
-/// Writes `values` to `indices`; see [`lift`]. Where the entries lie close together the hardware's prefetcher does better alone.
+/// Writes `values` to `indices`; see [`take_at`]. Where the entries lie close together the hardware's prefetcher does better alone.
 #[inline(always)]
 pub(crate) fn scatter(dense: &mut [f32], indices: &[u32], values: &[f32]) {
     check_indices(dense.len(), indices);

@@ -351,9 +351,9 @@ impl Transport for MpiTransport {
         }
     }
 
-    fn settle(&mut self) {
+    fn complete_step(&mut self) {
         self.hurt = false;
-        self.table.settle();
+        self.table.complete_step();
     }
 
     fn abandon(&mut self) {

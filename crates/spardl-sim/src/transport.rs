@@ -100,8 +100,8 @@ impl Transport for SimTransport {
         Err(self.table.timeout(self.clock.now()))
     }
 
-    fn settle(&mut self) {
-        self.table.settle();
+    fn complete_step(&mut self) {
+        self.table.complete_step();
     }
 
     fn abandon(&mut self) {

@@ -218,7 +218,7 @@ impl Worker {
         } = self;
         config
             .residual
-            .settle(selector, feedback.work_mut(), update, *exact);
+            .apply(selector, feedback.work_mut(), update, *exact);
         Ok(())
     }
 

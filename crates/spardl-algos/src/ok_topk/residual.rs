@@ -23,7 +23,7 @@ impl Intersection {
     ];
 
     /// Turns `work` into the next residual.
-    pub(super) fn settle(
+    pub(super) fn apply(
         self,
         selector: &mut Selector,
         work: &mut [f32],
@@ -32,9 +32,9 @@ impl Intersection {
     ) {
         if self == Self::PublishedUnsorted && exact {
             let found = found_unsorted(selector.sent(0), update);
-            selector.settle_final(0, work, &found);
+            selector.apply_rule_a(0, work, &found);
         } else {
-            selector.settle_final(0, work, update.indices());
+            selector.apply_rule_a(0, work, update.indices());
         }
     }
 }

@@ -271,10 +271,10 @@ impl Worker {
         let finals = &self.update.indices()[finals];
         match self.config.residual {
             Residual::None => {}
-            Residual::Local => self.selector.settle_sent(block, work),
-            Residual::NoInProcedure => self.selector.settle_sent_final(block, work, finals),
-            Residual::GlobalA => self.selector.settle_final(block, work, finals),
-            Residual::GlobalB => self.selector.settle_all(block, work),
+            Residual::Local => self.selector.clear_sent(block, work),
+            Residual::NoInProcedure => self.selector.clear_sent_final(block, work, finals),
+            Residual::GlobalA => self.selector.apply_rule_a(block, work, finals),
+            Residual::GlobalB => self.selector.apply_rule_b(block, work),
         }
     }
 }

@@ -76,10 +76,10 @@ impl Transport for Recorder<'_> {
         self.inner.wait_any(deadline)
     }
 
-    fn settle(&mut self) {
+    fn complete_step(&mut self) {
         self.earlier.swap(0, 1);
         self.earlier[1] = std::mem::take(&mut self.sends);
-        self.inner.settle();
+        self.inner.complete_step();
     }
 
     fn abandon(&mut self) {
@@ -150,6 +150,6 @@ fn through(job: &mut Job, plan: &[Sends], limit: Duration) -> anyhow::Result<f64
         transport.wait_any(deadline)?;
     }
     let time = since.elapsed().as_secs_f64() * 1e3;
-    transport.settle();
+    transport.complete_step();
     Ok(time)
 }

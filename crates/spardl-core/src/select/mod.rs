@@ -47,21 +47,21 @@ struct Hint {
     /// The quota of the last selection; 0 before the first.
     quota: usize,
     /// The smallest magnitude selected then.
-    level: f32,
-    /// The next floor is this part of `level`.
+    magnitude: f32,
+    /// The next floor is this part of `magnitude`.
     part: f32,
     /// How many entries should reach the floor, as a multiple of the quota.
-    spare: f32,
+    margin: f32,
 }
 
 const FRESH: Hint = Hint {
     quota: 0,
-    level: 0.0,
+    magnitude: 0.0,
     part: 0.93,
-    spare: 1.2,
+    margin: 1.2,
 };
-/// Where `spare` settles while predictions hold, and the most it grows to while they do not.
-const SPARE: (f32, f32) = (1.15, 3.0);
+/// Where `margin` settles while predictions hold, and the most it grows to while they do not.
+const MARGIN: (f32, f32) = (1.15, 3.0);
 
 /// Per-block selection for one worker and one bucket.
 #[derive(Clone, Debug)]
@@ -272,9 +272,9 @@ impl Selector {
             return 0.0;
         }
         let hint = self.hints[block];
-        let known = hint.quota > 0 && hint.level > 0.0;
+        let known = hint.quota > 0 && hint.magnitude > 0.0;
         if known && quota <= hint.quota + hint.quota / 16 + 1 && quota * 2 > hint.quota {
-            return hint.level * hint.part;
+            return hint.magnitude * hint.part;
         }
         let residual = feedback.residual();
         sampled_floor(range.len(), quota, |i| {
@@ -285,26 +285,31 @@ impl Selector {
     fn limit(&mut self, block: usize, quota: usize) -> Option<Limit> {
         let values = &self.overlays[block].entries.values;
         self.ranks
-            .limit(self.kernels, values, quota, self.hints[block].level)
+            .limit(self.kernels, values, quota, self.hints[block].magnitude)
     }
 
     fn suffices(&mut self, block: usize, limit: Option<Limit>) -> bool {
         let floor = self.overlays[block].floor;
         let enough = floor == 0.0 || limit.is_some_and(|limit| limit.bits >= magnitude(floor));
-        let spare = &mut self.hints[block].spare;
-        *spare = if enough { *spare * 0.98 } else { *spare * 1.5 }.clamp(SPARE.0, SPARE.1);
+        let margin = &mut self.hints[block].margin;
+        *margin = if enough {
+            *margin * 0.98
+        } else {
+            *margin * 1.5
+        }
+        .clamp(MARGIN.0, MARGIN.1);
         enough
     }
 
-    /// Predicts the next floor, as a part of the limit: the part moves until about `spare` times the quota of the known entries
+    /// Predicts the next floor, as a part of the limit: the part moves until about `margin` times the quota of the known entries
     /// reach the floor, a few more when the quota is small.
     fn learn(&mut self, block: usize, quota: usize, limit: Option<Limit>) {
         let Overlay { entries, floor, .. } = &self.overlays[block];
         let hint = &mut self.hints[block];
         hint.quota = quota;
-        hint.level = limit.map_or(0.0, |limit| f32::from_bits(limit.bits));
-        let wanted = (quota as f32 * hint.spare + 3.0 * (quota as f32).sqrt()) as usize;
-        let next = hint.level * hint.part;
+        hint.magnitude = limit.map_or(0.0, |limit| f32::from_bits(limit.bits));
+        let wanted = (quota as f32 * hint.margin + 3.0 * (quota as f32).sqrt()) as usize;
+        let next = hint.magnitude * hint.part;
         let reached = if next > *floor {
             count_about(self.kernels, &entries.values, magnitude(next))
         } else {
@@ -392,29 +397,29 @@ impl Selector {
 /// The residual rules: what becomes of a block's current values once its final indices are known.
 impl Selector {
     /// Rule A, "return to origin": the current value where the index is final, the worker's own input elsewhere.
-    pub fn settle_final(&mut self, block: usize, work: &mut [f32], finals: &[u32]) {
+    pub fn apply_rule_a(&mut self, block: usize, work: &mut [f32], finals: &[u32]) {
         self.fold(block, work);
         let range = self.partition.range(block);
         let known = &self.overlays[block].entries;
-        self.pieces.settle(range, work, known, finals);
+        self.pieces.apply_rule_a(range, work, known, finals);
     }
 
     /// Rule B, "keep where dropped": the current value everywhere.
-    pub fn settle_all(&mut self, block: usize, work: &mut [f32]) {
+    pub fn apply_rule_b(&mut self, block: usize, work: &mut [f32]) {
         self.fold(block, work);
         let entries = &self.overlays[block].entries;
         spardl_kernels::scatter(self.kernels, work, &entries.indices, &entries.values);
     }
 
     /// Partial rule: what was sent is cleared, whether it arrived or not; received mass that was not sent on is lost.
-    pub fn settle_sent(&self, block: usize, work: &mut [f32]) {
+    pub fn clear_sent(&self, block: usize, work: &mut [f32]) {
         for &index in &self.overlays[block].sent {
             work[index as usize] = 0.0;
         }
     }
 
     /// Rule I, "intersection": what was sent is cleared where it became final; received mass that was not sent on is lost.
-    pub fn settle_sent_final(&self, block: usize, work: &mut [f32], finals: &[u32]) {
+    pub fn clear_sent_final(&self, block: usize, work: &mut [f32], finals: &[u32]) {
         for_common(&self.overlays[block].sent, finals, |_, index| {
             work[index as usize] = 0.0
         });

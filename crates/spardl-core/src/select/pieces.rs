@@ -73,7 +73,7 @@ impl Pieces {
     }
 
     /// Writes the values of `known` to `work` where the index is among `finals`.
-    pub(super) fn settle(
+    pub(super) fn apply_rule_a(
         &mut self,
         range: Range<usize>,
         work: &mut [f32],

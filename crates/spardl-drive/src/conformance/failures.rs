@@ -152,7 +152,7 @@ pub fn the_last_words_of_a_peer_arrive_and_no_more_is_waited_for(
         let round = others.fold(numbered(3), |round, to| round.send(to, words()));
         transport.submit(bucket, round).unwrap();
         wait(&mut *transport).expect("a round without receives is complete");
-        transport.settle();
+        transport.complete_step();
         return;
     }
     transport

@@ -263,6 +263,6 @@ recompiled! {
     portable::to_bf16(src: &[f32], dst: &mut [u16]);
     portable::round_bf16(values: &mut [f32], errors: &mut [f32]);
     portable::from_bf16(src: &[u16], dst: &mut [f32]);
-    x86::lift(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>);
+    x86::take_at(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>);
     x86::scatter(dense: &mut [f32], indices: &[u32], values: &[f32]);
 }

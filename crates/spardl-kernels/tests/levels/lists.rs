@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn lift_and_scatter_touch_exactly_the_indices(
+    fn take_at_and_scatter_touch_exactly_the_indices(
         (a, values, _) in pairs(finite()),
         picks in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
     ) {
@@ -207,10 +207,10 @@ proptest! {
         for level in Level::available() {
             let mut out = vec![3.0];
             let mut dense = a.clone();
-            lift(level, &mut dense, &indices, &mut out);
+            take_at(level, &mut dense, &indices, &mut out);
             let mut left = a.clone();
-            let lifted = indices.iter().map(|&i| std::mem::take(&mut left[i as usize]));
-            prop_assert_eq!(bits(&out[1..]), bits(&lifted.collect::<Vec<_>>()));
+            let taken = indices.iter().map(|&i| std::mem::take(&mut left[i as usize]));
+            prop_assert_eq!(bits(&out[1..]), bits(&taken.collect::<Vec<_>>()));
             prop_assert_eq!(bits(&dense), bits(&left));
             let mut dense = a.clone();
             scatter(level, &mut dense, &indices, &values);

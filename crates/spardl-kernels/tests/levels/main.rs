@@ -427,13 +427,18 @@ fn blocks_on_several_threads_give_the_bits_of_one_call() {
 fn bad_arguments_panic_at_every_level() {
     for level in Level::available() {
         let panics = |call: fn(Level)| std::panic::catch_unwind(move || call(level)).is_err();
-        assert!(panics(|level| lift(
+        assert!(panics(|level| take_at(
             level,
             &mut [1.0; 4],
             &[0, 4],
             &mut Vec::new()
         )));
-        assert!(panics(|level| lift(level, &mut [], &[0], &mut Vec::new())));
+        assert!(panics(|level| take_at(
+            level,
+            &mut [],
+            &[0],
+            &mut Vec::new()
+        )));
         assert!(panics(|level| scatter(
             level,
             &mut [1.0; 4],

@@ -137,9 +137,9 @@ impl<T: Transport> Transport for Hanging<T> {
         self.transport.wait_any(deadline)
     }
 
-    fn settle(&mut self) {
+    fn complete_step(&mut self) {
         self.step += 1;
-        self.transport.settle();
+        self.transport.complete_step();
     }
 
     fn abandon(&mut self) {
