@@ -516,3 +516,45 @@ fn the_published_examples_are_understood() {
     }
     assert!(seen >= 13);
 }
+
+#[cfg(unix)]
+#[test]
+fn results_survive_a_closed_or_full_stdout() {
+    let compare = |out: &str| {
+        let mut args = small(&["--out", out, "--methods", "dense,spardl"]);
+        args[0] = "compare";
+        args.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let train = |out: &str| {
+        let args = small(&["--out", out]);
+        args.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for (first, args) in [
+        ("summary.json", &train as &dyn Fn(&str) -> Vec<String>),
+        ("compare.json", &compare),
+    ] {
+        for full in [false, true] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let args = args(&dir.path().display().to_string());
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            let stdout = if full {
+                let device = fs::OpenOptions::new().write(true).open("/dev/full");
+                Stdio::from(device.expect("a full device"))
+            } else {
+                Stdio::piped()
+            };
+            let mut child = command(&args)
+                .stdout(stdout)
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the binary was built for this test");
+            // The reader leaves before anything is written.
+            drop(child.stdout.take());
+            let code = child.wait().expect("it ends").code();
+            assert_eq!(code, Some(i32::from(full)), "{args:?}");
+            for name in [first, "report.html"] {
+                assert!(dir.path().join(name).exists(), "{name} of {args:?}");
+            }
+        }
+    }
+}

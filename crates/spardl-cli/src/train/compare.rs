@@ -336,11 +336,21 @@ fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
     if let Some(dense) = rows.iter().find(|row| row.method == "dense").cloned() {
         rows.iter_mut().for_each(|row| row.compare(&dense));
     }
-    print(&table::text(&rows, plan.link))?;
-    let Some(dir) = &plan.out else {
-        return Ok(());
-    };
-    save_rows(dir, &rows)?;
+    if let Some(dir) = &plan.out {
+        save(dir, plan, base, ended, &rows)?;
+    }
+    print(&table::text(&rows, plan.link))
+}
+
+/// Saves table, curves and page; done before anything is printed, as a closed stdout must not take the results with it.
+fn save(
+    dir: &Path,
+    plan: &Plan,
+    base: &Config,
+    ended: &[Ended],
+    rows: &[Row],
+) -> anyhow::Result<()> {
+    save_rows(dir, rows)?;
     let mut curves: Vec<report::Run<'_>> = Vec::new();
     for run in ended {
         // One curve per method: that of its first seed.
@@ -353,7 +363,7 @@ fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
         }
     }
     let text = base.to_toml()?;
-    report::save(dir, "spardl compare", &text, &curves, &rows, plan.link)?;
+    report::save(dir, "spardl compare", &text, &curves, rows, plan.link)?;
     say(&format!("written to {}", dir.display()));
     Ok(())
 }

@@ -114,7 +114,7 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
     let curve = console.into_curve();
     let link = Link::default();
     let rows = [Row::new(&name, &[&summary], link, None)];
-    print(&table::text(&rows, link))?;
+    // Saved before anything is printed: a closed stdout must not take the results with it.
     if let Some(dir) = out {
         save_summary(dir, &summary)?;
         let runs = [report::Run {
@@ -131,7 +131,7 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
             link,
         )?;
     }
-    Ok(())
+    print(&table::text(&rows, link))
 }
 
 /// Makes the directory of a run and writes its configuration. The results of an earlier run must not pass for this one's.
