@@ -60,12 +60,15 @@ enum Command {
     /// Explain a method: the idea, a worked example, cost, options, differences from the authors' code.
     Explain(explain::Args),
     /// Measure methods side by side, with workers as threads or as ranks of an MPI job.
+    #[command(allow_negative_numbers = true)]
     Bench(Box<bench::Args>),
     /// Train a network on many workers; without options, see what spardl does in about a minute.
     #[cfg(feature = "train")]
+    #[command(allow_negative_numbers = true)]
     Train(Box<train::Args>),
     /// Train the same network with several methods and put the results side by side.
     #[cfg(feature = "train")]
+    #[command(allow_negative_numbers = true)]
     Compare(Box<train::CompareArgs>),
     /// Say what spardl finds here: launcher, MPI, ranks, hosts, cores, links; and what looks wrong.
     Doctor(doctor::Args),

@@ -558,3 +558,30 @@ fn results_survive_a_closed_or_full_stdout() {
         }
     }
 }
+
+#[test]
+fn a_file_for_out_and_odd_numbers_are_refused_before_anything_is_printed() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let path = file.path().display().to_string();
+    for (args, complaint) in [
+        (["--out", path.as_str()], "name a directory"),
+        (["--lr", "inf"], "finite number above zero"),
+        (["--density", "-0.1"], "from 0 to 1"),
+    ] {
+        let output = spardl(&small(&args));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+        assert!(
+            text.contains(complaint) && text.lines().count() == 1,
+            "{args:?}: {text}"
+        );
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+    let output = spardl(&["bench", "--deadline", "1e300", "--elements", "10"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("number of seconds"), "{text}");
+    assert!(
+        output.status.code() == Some(2) && output.stdout.is_empty(),
+        "{text}"
+    );
+}

@@ -1,6 +1,7 @@
 //! What `spardl bench` can be asked.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use spardl_core::{Density, Layout};
 use spardl_sim::gradient::Distribution;
@@ -148,10 +149,12 @@ pub(super) fn check(args: &Args) -> anyhow::Result<()> {
         let message = format!("correlation {} is not between 0 and 1", args.correlation);
         return Err(bad_request(message));
     }
-    if args.deadline.is_nan() || args.deadline <= 0.0 {
-        return Err(bad_request(
-            "the deadline must be a positive number of seconds",
-        ));
+    if args.deadline <= 0.0 || Duration::try_from_secs_f64(args.deadline).is_err() {
+        let message = format!(
+            "--deadline {} is not a number of seconds above zero",
+            args.deadline
+        );
+        return Err(bad_request(message));
     }
     Ok(())
 }

@@ -111,7 +111,9 @@ impl Config {
     pub(crate) fn settings(&self, resume: bool) -> anyhow::Result<Settings> {
         let positive = |name: &str, value: f64| match value.is_finite() && value > 0.0 {
             true => Ok(value),
-            false => Err(bad_request(format!("--{name} {value} is not above zero"))),
+            false => Err(bad_request(format!(
+                "--{name} {value} is not a finite number above zero"
+            ))),
         };
         let from_zero = |name: &str, value: f64| match value.is_finite() && value >= 0.0 {
             true => Ok(value),
