@@ -50,6 +50,10 @@ impl Algorithm for CyclicK {
         format!("cyclic-k values={}", self.values)
     }
 
+    fn value_type(&self) -> ValueType {
+        self.values
+    }
+
     fn machine(&self, world: World, layout: &Layout) -> Result<Box<dyn Machine>, ConfigError> {
         let masked = Masked::new(world, layout.len(), self.values, Turn::default());
         Ok(Box::new(masked))
