@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .density(0.01)
         .build_for(mpi.transport()?, layouts)?;
     let rank = reducer.world().rank().get();
-    let value = |i| ((i * 7 + rank * 13) % 101) as f32 - 50.0;
+    let value = |i: u32| ((i * 7 + rank * 13) % 101) as f32 - 50.0;
     let mut gradient: Vec<f32> = (0..10_000).map(value).collect();
     let report = reducer.all_reduce(&mut gradient)?;
     // All ranks show the same bits.
