@@ -38,6 +38,8 @@ pub struct Settings {
     /// What to do when some worker's loss or gradient is not finite. A step of training is whole: both ways to skip drop all
     /// of it, on all workers, and end the run when too many steps in a row had to be dropped.
     pub on_non_finite: OnNonFinite,
+    /// Threads of a worker's part in the reduction; the bits are the same for any number of them.
+    pub threads: usize,
     /// The longest wait for a peer.
     pub timeout: Duration,
     /// Where and when checkpoints are written.

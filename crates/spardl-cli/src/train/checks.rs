@@ -42,6 +42,7 @@ impl Config {
         let bounds = [
             ("workers", self.workers.unwrap_or(1), MOST_WORKERS),
             ("threads-per-worker", self.threads_per_worker, MOST_THREADS),
+            ("threads", self.threads, MOST_THREADS),
         ];
         match bounds.iter().find(|(_, count, most)| count > most) {
             Some((name, count, most)) => Err(bad_request(format!(
@@ -151,6 +152,7 @@ impl Config {
                 NonFinite::Stop => spardl_drive::OnNonFinite::Raise,
                 NonFinite::Skip => spardl_drive::OnNonFinite::SkipStep,
             },
+            threads: self.threads as usize,
             timeout: Duration::from_secs_f64(positive("deadline", self.deadline)?.min(1e9)),
             checkpoints: self.checkpoints(resume)?,
         })
@@ -167,6 +169,7 @@ impl Config {
             ("checkpoint-every", self.checkpoint_every.unwrap_or(1)),
             ("keep-last", self.keep_last as u64),
             ("threads-per-worker", u64::from(self.threads_per_worker)),
+            ("threads", u64::from(self.threads)),
         ];
         match counts.iter().find(|(_, count)| *count == 0) {
             Some((name, _)) => Err(bad_request(format!("--{name} 0: at least 1 is needed"))),

@@ -239,6 +239,9 @@ pub(crate) struct Config {
     /// Threads that compute for a worker; with more than one the last bits may differ from run to run.
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
     pub(crate) threads_per_worker: u32,
+    /// Threads of a worker's part in the reduction; the bits are the same for any number of them.
+    #[arg(long, value_name = "N", help_heading = "Run", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)))]
+    pub(crate) threads: u32,
 }
 
 /// How the learning rate changes, by name.

@@ -12,7 +12,13 @@ use crate::output::{bad_request, say};
 const FIXED: [&str; 4] = ["dnn", "dataset", "seed", "optimiser"];
 
 /// Where a run may be and what may still change; neither says what the result is.
-const PLACES: [&str; 4] = ["data-dir", "checkpoint-dir", "deadline", "device"];
+const PLACES: [&str; 5] = [
+    "data-dir",
+    "checkpoint-dir",
+    "deadline",
+    "device",
+    "threads",
+];
 
 /// Makes the directory. A fresh run does not mix with an earlier one, and a run that goes on says what has changed.
 pub(super) fn check(config: &Config, resume: bool) -> anyhow::Result<()> {

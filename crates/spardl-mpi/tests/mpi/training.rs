@@ -90,6 +90,7 @@ fn run(
         eval_every: 1,
         verify: true,
         on_non_finite: OnNonFinite::Raise,
+        threads: 1,
         timeout: Duration::from_secs(60),
         checkpoints: None,
     };

@@ -67,6 +67,7 @@ impl<'a, T: Transport> Learner<'a, T> {
         };
         let reducer = Reducer::with_algorithm(run.method.clone())
             .timeout(settings.timeout)
+            .threads(settings.threads)
             .on_non_finite(OnNonFinite::SkipStep)
             .dense_steps(dense_steps)
             .build_for(

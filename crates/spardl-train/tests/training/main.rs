@@ -50,6 +50,7 @@ fn settings() -> Settings {
         eval_every: 0,
         verify: true,
         on_non_finite: OnNonFinite::Raise,
+        threads: 1,
         timeout: Duration::from_secs(60),
         checkpoints: None,
     }
