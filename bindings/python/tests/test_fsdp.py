@@ -1,5 +1,8 @@
 """FSDP2 on the CPU: shards inside a replica, sparse exchange between replicas."""
 
+from typing import Any
+
+import pytest
 import torch
 from models import batch, network
 from ranks import run
@@ -8,22 +11,26 @@ from torch import nn
 import spardl.torch
 
 
-def sharded(rank: int, size: int, density: float) -> tuple[list[list[float]], bool]:
-    """Two replicas of two shards each; the gradients of the whole model and whether the residual is there."""
+def shard(model: nn.Module, parts: list[nn.Module], **config: Any) -> spardl.torch.FsdpState:
+    """Two replicas of two shards each."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
-    mesh = both["shard"]
+    for part in (*parts, model):
+        fully_shard(part, mesh=both["shard"])
+    return spardl.torch.fsdp_hook(model, both.get_group("replica"), dense_steps=0, **config)
+
+
+def sharded(rank: int, size: int, density: float) -> tuple[list[list[float]], bool]:
+    """The gradients of the whole model and whether the residual is there."""
     model = network()
-    for layer in (model[0], model[3]):
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    state = spardl.torch.fsdp_hook(model, both.get_group("replica"), density=density, dense_steps=0)
+    state = shard(model, [model[0], model[3]], density=density)
     for step in range(3):
         model.zero_grad()
         inputs, labels = batch(rank, step)
         nn.functional.cross_entropy(model(inputs), labels).backward()
+    assert all(state.holds_back(p) == (density < 1) for p in model.parameters())
     saved = state.state_dict()
     state.settle()
     return [p.grad.full_tensor().reshape(-1).tolist() for p in model.parameters()], any(
@@ -48,7 +55,58 @@ def test_sparse_replicas_agree_and_keep_what_is_left() -> None:
 
 
 def test_a_model_without_shards_is_refused() -> None:
-    import pytest
-
     with pytest.raises(spardl.ConfigError, match="call fully_shard first"):
         spardl.torch.fsdp_hook(network(), None)
+
+
+def accumulated(rank: int, size: int) -> tuple[list[int], list[list[float]]]:
+    model = network()
+    state = shard(model, [model[0]], density=1.0)
+    for step in range(3):
+        model.set_requires_gradient_sync(step == 2)
+        inputs, labels = batch(rank, step)
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+    state.settle()
+    return [sync.step for sync in state.syncs.values()], [p.grad.full_tensor().reshape(-1).tolist() for p in model.parameters()]
+
+
+def test_accumulated_gradients_are_exchanged_once() -> None:
+    results = run(4, accumulated)
+    assert all(result == results[0] for result in results) and results[0][0] == [1, 1]
+    model = network()
+    for rank in range(4):
+        for step in range(3):
+            inputs, labels = batch(rank, step)
+            (nn.functional.cross_entropy(model(inputs), labels) / 4).backward()
+    for got, parameter in zip(results[0][1], model.parameters()):
+        assert torch.allclose(torch.tensor(got), parameter.grad.reshape(-1), atol=1e-5)
+
+
+class Branches(nn.Module):
+    """The second branch is used in the first step only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(20, 5), nn.Linear(20, 5)
+
+    def forward(self, inputs: torch.Tensor, both: bool) -> torch.Tensor:
+        return self.first(inputs) + (self.second(inputs) if both else 0)
+
+
+def shortened(rank: int, size: int) -> str:
+    model = Branches()
+    shard(model, [], density=0.1, timeout=20.0)
+    inputs, labels = batch(rank, 0)
+    for both in (True, False):
+        try:
+            nn.functional.cross_entropy(model(inputs, both), labels).backward()
+        except Exception as error:
+            return str(error)
+        model.zero_grad(set_to_none=True)
+    return "no error"
+
+
+def test_a_shard_that_changes_its_length_is_refused_with_the_reason() -> None:
+    for text in run(4, shortened):
+        assert "all its parameters must have gradients in every step" in text

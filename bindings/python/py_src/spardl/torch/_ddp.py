@@ -52,7 +52,6 @@ class State(Session):
 
     def __init__(self, group: Any = None, **config: Any) -> None:
         super().__init__(Config(**config), group)
-        self._names: dict[int, str] = {}
         self._parameters: dict[str, torch.Tensor] = {}
         self._arrivals = _Arrivals()
         self._warned = False
@@ -63,7 +62,6 @@ class State(Session):
             raise ConfigError("the state is bound already: make one state per model")
         ignored = set(ignore)
         named = [(n, p) for n, p in module.named_parameters() if p.requires_grad and n not in ignored]
-        self._names = {id(parameter): name for name, parameter in named}
         self._parameters = dict(named)
         self._bind(named)
 
@@ -79,9 +77,7 @@ class State(Session):
                 staging = stage(buffer, self.config.staging)
                 self._accept(staging, bucket.parameters())
         except Exception as error:  # noqa: BLE001
-            if self._engine is not None:
-                self._engine.fail(error)
-            staging.fail(error)
+            staging.fail(self.fail(error))
         # An exception set on the future itself is lost on its way through DDP; one raised by a callback is not.
         return staging.future.then(lambda done: done.value())
 

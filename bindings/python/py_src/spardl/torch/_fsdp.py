@@ -7,15 +7,21 @@ from typing import Any
 import torch
 
 from .._native import ConfigError
+from ._config import Config
 from ._sync import Sync
 
 
 class FsdpState:
     """The states of the hooks, one per FSDP module, by its name."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config) -> None:
+        self.config = config
         self.syncs: dict[str, Sync] = {}
         self._saved: dict[str, Any] = {}
+
+    def holds_back(self, tensor: torch.Tensor) -> bool:
+        """Does the last step keep a part of this parameter for later? Shards of a module are reduced alike, and modules are too."""
+        return any(sync.holds_back(name) for name, sync in self.syncs.items())
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank needs to go on."""
@@ -53,7 +59,7 @@ def fsdp_hook(module: torch.nn.Module, group: Any, **config: Any) -> FsdpState:
     """
     from torch.distributed.fsdp import FSDPModule
 
-    state = FsdpState()
+    state = FsdpState(Config(**{**config, "dense_below": 0}))
     found = [(name, part) for name, part in module.named_modules() if isinstance(part, FSDPModule)]
     if not found:
         raise ConfigError("no part of the model is an FSDP module: call fully_shard first")
@@ -71,6 +77,9 @@ def _hook(state: FsdpState, name: str, group: Any, config: dict[str, Any]) -> An
             if name in state._saved:
                 state.syncs[name].load_state_dict(state._saved.pop(name))
         sync = state.syncs[name]
+        if shards.numel() != sync.numel:
+            words = f"the shard of '{name}' has {shards.numel()} elements, it had {sync.numel} in the first step"
+            raise sync.fail(ConfigError(f"{words}: all its parameters must have gradients in every step"))
         sync.start({name: shards})
         sync.wait()
 

@@ -30,6 +30,7 @@ class Session:
     def __init__(self, config: Config, group: Any = None) -> None:
         self.config = config
         self._user_group = group
+        self._names: dict[int, str] = {}
         self._units: list[Unit] = []
         self._unit_of: dict[str, tuple[Unit, Slot]] = {}
         self._workers: dict[int, Worker] = {}
@@ -37,6 +38,7 @@ class Session:
         self._pending: list[tuple[Unit, Job]] = []
         self._unclaimed: set[str] = set()
         self._step = 0
+        self._holding: set[str] = set()
         self._link: Link | None = None
         self._engine: Engine | None = None
         self._closer: weakref.finalize[..., Session] | None = None
@@ -48,7 +50,9 @@ class Session:
 
     def _bind(self, named: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Fixes which tensors there are, makes the group and compares ranks. Every rank must call it."""
-        slots = [Slot.of(name, tensor) for name, tensor in named if tensor.dtype in SUPPORTED]
+        tensors = list(named)
+        self._names = {id(tensor): name for name, tensor in tensors}
+        slots = [Slot.of(name, tensor) for name, tensor in tensors if tensor.dtype in SUPPORTED]
         config = self.config
         self._units = plan(slots, config.bucket_mb * 1e6, config.dense_below)
         self._unit_of = {slot.name: (unit, slot) for unit in self._units for slot in unit.slots}
@@ -106,6 +110,17 @@ class Session:
             raise ConfigError("the state is not bound to a model yet: call bind(module) on every rank")
         return self._link
 
+    @property
+    def numel(self) -> int:
+        """How many elements are reduced in a step."""
+        return sum(unit.numel for unit in self._units)
+
+    def fail(self, error: Exception) -> Exception:
+        """Ends the session on all ranks, with the words of an error of this one; returns the error, to be raised."""
+        if self._engine is not None:
+            self._engine.fail(error)
+        return error
+
     # -- a step ------------------------------------------------------------------------------------------------------
 
     def _submit(
@@ -131,9 +146,13 @@ class Session:
         )
         with self._finished:
             self._open_jobs += 1
+        (self._holding.update if self._holds(unit, job) else self._holding.difference_update)(s.name for s in unit.slots)
         self._pending.append((unit, job))
         assert self._engine is not None
         self._engine.submit(job)
+
+    def _holds(self, unit: Unit, job: Job) -> bool:
+        return self._kind(unit, job.step) != ("dense",) and job.density < 1.0 and job.worker.keeps_residual
 
     def _submit_whole(self, tensor: torch.Tensor, done: Callable[[Whole], None]) -> None:
         scale = 1.0 if self.config.op == "sum" else 1.0 / self._linked().size
@@ -203,6 +222,11 @@ class Session:
     def step(self) -> int:
         """How many steps are final."""
         return self._step
+
+    def holds_back(self, tensor: str | torch.Tensor) -> bool:
+        """Does the last step keep a part of this tensor for later? False for dense steps and small tensors."""
+        name = tensor if isinstance(tensor, str) else self._names.get(id(tensor))
+        return name in self._holding
 
     def residual(self, name: str) -> torch.Tensor:
         """What this rank keeps of a tensor, in its logical shape, as float32."""

@@ -1,0 +1,165 @@
+"""Momentum hand-over: mass that waits in the residual already acts as momentum, so steps that hold mass back need none on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import torch
+
+from .._native import ConfigError
+from ._config import Config
+
+_HANDED = "handed_over"
+
+
+class HoldsBack(Protocol):
+    """Something that reduces parameters and knows of which of them the last step kept a part back."""
+
+    config: Config
+
+    def holds_back(self, tensor: torch.Tensor) -> bool:
+        """Does the last step keep a part of this tensor for later?"""
+
+
+class HandOver:
+    """What :func:`hand_over` returns; ``remove()`` gives the optimiser back as it was."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: float) -> None:
+        self._optimizer = optimizer
+        self._state = state
+        self._momentum = momentum
+        self._whole: list[dict[str, Any]] | None = None
+        self._hooks = [optimizer.register_step_pre_hook(self._before), optimizer.register_step_post_hook(self._after)]
+
+    def remove(self) -> None:
+        """From now on the optimiser treats all steps alike."""
+        self._restore()
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self._restore()
+        args, kwargs = _evaluated(args, kwargs)
+        split = [part for group in self._optimizer.param_groups for part in self._split(group)]
+        # The same list with other groups while the step runs: schedulers and saved states never see them.
+        self._whole = list(self._optimizer.param_groups)
+        self._optimizer.param_groups[:] = split
+        return args, kwargs
+
+    def _after(self, *_: Any) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        """Also after a step that raised."""
+        if self._whole is not None:
+            self._optimizer.param_groups[:], self._whole = self._whole, None
+
+    def _split(self, group: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        """The parameters of a group that are stepped as always, and those of which mass is held back."""
+        held: list[torch.Tensor] = []
+        plain: list[torch.Tensor] = []
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
+            holds = not parameter.grad.is_sparse and self._state.holds_back(parameter)
+            self._change(parameter, holds)
+            (held if holds else plain).append(parameter)
+        if plain:
+            yield {**group, "params": plain}
+        if held:
+            yield from self._step_held({**group, "params": held})
+
+    def _change(self, parameter: torch.Tensor, holds: bool) -> None:
+        """The velocity is dropped where a parameter's steps begin or cease to hold mass back."""
+        state = self._optimizer.state.get(parameter, {})
+        if bool(state.get(_HANDED, False)) == holds:
+            return
+        self._drop_velocity(state)
+        self._optimizer.state[parameter] = state
+        state[_HANDED] = holds
+
+    def _drop_velocity(self, state: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _step_held(self, group: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        raise NotImplementedError
+
+
+class _Sgd(HandOver):
+    """v = s v + u + decay w; w -= lr (1 - s) / (1 - momentum) v."""
+
+    def _drop_velocity(self, state: dict[str, Any]) -> None:
+        state.pop("momentum_buffer", None)
+
+    def _step_held(self, group: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        gain = (1.0 - group["dampening"]) / (1.0 - group["momentum"]) if group["momentum"] else 1.0
+        lr = group["lr"] * ((1.0 - self._momentum) * gain)
+        yield {**group, "lr": lr, "momentum": self._momentum, "dampening": 0.0}
+
+
+class _Adam(HandOver):
+    """w -= lr m / (sqrt(v) + eps) with m = s m + (1 - s) u, and v as the dense steps left it."""
+
+    def _drop_velocity(self, state: dict[str, Any]) -> None:
+        if "exp_avg" in state:
+            state["exp_avg"].zero_()
+
+    @torch.no_grad()
+    def _step_held(self, group: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        decoupled = group.get("decoupled_weight_decay", isinstance(self._optimizer, torch.optim.AdamW))
+        for parameter in group["params"]:
+            state = self._optimizer.state[parameter]
+            if "exp_avg_sq" not in state:
+                raise ConfigError("a parameter has no second moment yet: Adam needs dense steps first (dense_steps)")
+            gradient = -parameter.grad if group["maximize"] else parameter.grad
+            if group["weight_decay"] and decoupled:
+                parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
+            elif group["weight_decay"]:
+                gradient = gradient.add(parameter, alpha=group["weight_decay"])
+            if self._momentum:
+                gradient = state["exp_avg"].lerp_(gradient, 1.0 - self._momentum)
+            second = state["max_exp_avg_sq" if group["amsgrad"] else "exp_avg_sq"]
+            seen = 1.0 - group["betas"][1] ** state["step"]
+            parameter.sub_(gradient / ((second / seen).sqrt_().add_(group["eps"])) * group["lr"])
+        return ()
+
+
+def hand_over(optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: float = 0.0) -> HandOver:
+    """Has an optimiser hand its momentum over to the residual in steps that hold mass back.
+
+    Call it once, after :func:`register` (or with the state of a :class:`Sync` or :func:`fsdp_hook`) and after the optimiser was made::
+
+        state = spardl.torch.register(model, density=0.01)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
+        spardl.torch.hand_over(optimiser, state)
+
+    Dense steps and tensors that are reduced densely keep their momentum. Elsewhere SGD steps with ``momentum`` (0 is best where
+    little is sent) at the rate ``lr (1 - momentum) / (1 - its own momentum)``, the velocity dropped at the hand-over. Adam and
+    AdamW step with ``momentum`` for beta1 and the second moment as the dense steps left it, so there must be some. Learning
+    rates may be scheduled as ever, and what is kept is part of the optimiser's ``state_dict``: call ``hand_over`` again after
+    a restart. Other optimisers are refused. Needs torch 2.
+    """
+    if not 0.0 <= momentum < 1.0:
+        raise ConfigError(f"momentum = {momentum} is not accepted: expected at least 0 and below 1")
+    if not hasattr(optimizer, "register_step_pre_hook"):
+        raise ConfigError("this torch has no hooks around an optimiser's step: torch 2 or newer is needed")
+    if isinstance(optimizer, torch.optim.SGD):
+        return _Sgd(optimizer, state, momentum)
+    if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)):
+        if state.config.dense_steps < 1:
+            raise ConfigError("Adam takes its second moment from dense steps: dense_steps must be at least 1")
+        return _Adam(optimizer, state, momentum)
+    raise ConfigError(f"{type(optimizer).__name__} has no hand-over: use SGD, Adam or AdamW")
+
+
+def _evaluated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A closure runs backward inside ``step``; here it runs before, since only then is known what the step holds back."""
+    closure: Callable[[], Any] | None = kwargs.get("closure")
+    if closure is None and len(args) > 1:
+        closure = args[1]
+    if closure is None:
+        return args, kwargs
+    with torch.enable_grad():
+        loss = closure()
+    return args[:1], {"closure": lambda: loss}
