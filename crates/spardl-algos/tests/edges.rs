@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use spardl_algos::{Residual, Sag, SparDl};
-use spardl_core::{Algorithm, Laws, Support, schedule};
+use spardl_algos::{Options, Residual, Sag, SparDl, registry};
+use spardl_core::{Algorithm, ConfigError, HEADER_LEN, Laws, Layout, Support, World, schedule};
 use spardl_testkit::{Trial, check, configurations, generate, oracle};
 
 const WORKERS: [u32; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 13];
@@ -299,4 +299,23 @@ fn as_many_teams_as_workers_only_synchronise_columns() {
             "P={workers}"
         );
     }
+}
+
+#[test]
+fn a_dense_message_over_its_limit_is_refused_before_any_memory_is_taken() {
+    let limit = HEADER_LEN + u32::MAX as usize;
+    let (world, layout) = (World::new(0, 2).unwrap(), Layout::flat((1 << 31) + 16));
+    for name in ["dense", "dense-ring", "dense-rabenseifner"] {
+        let algorithm = registry::build(name, &Options::default()).unwrap();
+        let error = algorithm.collective(world, &layout).expect_err(name);
+        let too_long = matches!(error, ConfigError::MessageTooLong { limit: l, .. } if l == limit);
+        assert!(too_long, "{name}: {error}");
+        let (workers, just_fits) = (2, Layout::flat(1 << 30));
+        let fits = algorithm.check_messages(workers, &just_fits, 0, limit);
+        assert_eq!(fits, Ok(()), "{name}");
+    }
+    // What a sparse method sends depends on k.
+    let sparse = registry::build("spardl", &Options::default()).unwrap();
+    assert_eq!(sparse.check_messages(2, &layout, 1 << 20, limit), Ok(()));
+    assert!(sparse.check_messages(2, &layout, 1 << 31, limit).is_err());
 }

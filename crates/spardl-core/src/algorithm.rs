@@ -7,7 +7,7 @@ use crate::codec::ValueType;
 use crate::collective::{Collective, Machine};
 use crate::error::ConfigError;
 use crate::feedback::Feedback;
-use crate::header::Fingerprint;
+use crate::header::{Fingerprint, HEADER_LEN, MAX_BODY};
 use crate::world::World;
 
 /// Configuration and identity of a method; makes the machines.
@@ -46,11 +46,40 @@ pub trait Algorithm: fmt::Debug + Send + Sync {
     /// What the method promises. Tests hold every method to it.
     fn laws(&self) -> Laws;
 
+    /// Refuses a step of `k` entries that has to send a message of more than `limit` bytes: of the messages of a step, one is
+    /// at least as long as their mean. Longer ones that this does not see are refused in the step itself.
+    ///
+    /// # Errors
+    /// [`ConfigError::MessageTooLong`] with the limit.
+    fn check_messages(
+        &self,
+        workers: u32,
+        layout: &Layout,
+        k: usize,
+        limit: usize,
+    ) -> Result<(), ConfigError> {
+        // What a message can hold at most: all elements of all workers, with index, value and tags.
+        const ENTRY: u64 = 16;
+        let most = u64::from(layout.len()).saturating_mul(ENTRY * u64::from(workers));
+        if most <= limit as u64 || self.loose_bound().is_some() {
+            return Ok(());
+        }
+        let cost = self.cost(workers, layout, k, 0);
+        match cost.bytes_max.checked_div(cost.messages) {
+            Some(mean) if mean > limit as u64 => Err(ConfigError::MessageTooLong {
+                bytes: usize::try_from(mean).unwrap_or(usize::MAX),
+                limit,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// One worker's collective for a bucket of this layout.
     ///
     /// # Errors
-    /// As [`Algorithm::machine`].
+    /// As [`Algorithm::machine`], and when a step must send a message that is longer than its header can say, whatever k is.
     fn collective(&self, world: World, layout: &Layout) -> Result<Collective, ConfigError> {
+        self.check_messages(world.size(), layout, 0, HEADER_LEN + MAX_BODY)?;
         let machine = self.machine(world, layout)?;
         let len = layout.len();
         let feedback = if self.laws().keeps_residual {

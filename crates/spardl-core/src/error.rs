@@ -84,14 +84,14 @@ pub enum ConfigError {
         /// What would be accepted.
         expected: String,
     },
-    /// A message that is longer than its header can say.
+    /// A message that is longer than its header can say, or than the transport can carry.
     #[error(
         "a message of {bytes} bytes is over the limit of {limit}: cut the gradient into smaller buckets"
     )]
     MessageTooLong {
-        /// The bytes of its body.
+        /// Its bytes.
         bytes: usize,
-        /// The most that a body may have.
+        /// The most that it may have.
         limit: usize,
     },
     /// A residual asked of a method that delivers everything.

@@ -43,6 +43,11 @@ pub trait Transport {
     /// The clock that deadlines, waits and reports of this worker are measured on.
     fn clock(&self) -> Arc<dyn Clock>;
 
+    /// The longest message that it can carry, in bytes.
+    fn message_limit(&self) -> usize {
+        usize::MAX
+    }
+
     /// Sends the messages of a round and notes which ones to wait for. Does not wait for a peer.
     ///
     /// # Errors
@@ -86,6 +91,10 @@ macro_rules! forward_transport {
 
             fn clock(&self) -> Arc<dyn Clock> {
                 (**self).clock()
+            }
+
+            fn message_limit(&self) -> usize {
+                (**self).message_limit()
             }
 
             fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {

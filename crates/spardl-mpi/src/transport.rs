@@ -299,6 +299,10 @@ impl Transport for MpiTransport {
         Arc::<SystemClock>::clone(&self.clock)
     }
 
+    fn message_limit(&self) -> usize {
+        MAX_MESSAGE_BYTES
+    }
+
     fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {
         self.check_usable()?;
         let Round { seq, sends, recvs } = round;

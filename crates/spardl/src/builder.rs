@@ -118,7 +118,7 @@ impl Builder {
     /// A reducer of gradients of `len` elements, as one bucket.
     ///
     /// # Errors
-    /// When the method is unknown, or an option does not fit the world.
+    /// When the method is unknown, an option does not fit the world, or a step would send messages that are too long.
     pub fn build<T: Transport>(self, transport: T, len: u32) -> Result<Reducer<T>, Error> {
         self.build_for(transport, vec![Layout::flat(len)])
     }
@@ -139,6 +139,11 @@ impl Builder {
             Method::Named { name, options } => registry::build(&name, &options)?.into(),
             Method::Own(algorithm) => algorithm,
         };
+        let (workers, limit) = (transport.world().size(), transport.message_limit());
+        for layout in &layouts {
+            let k = density.entries(layout.len() as usize);
+            algorithm.check_messages(workers, layout, k, limit)?;
+        }
         let driver = match self.dense_steps {
             0 => Driver::for_layouts(transport, &*algorithm, &layouts)?,
             _ => {
