@@ -195,3 +195,53 @@ fn name(ranks: &[Rank]) -> String {
         false => format!("{noun} {}", list.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use spardl::{BucketId, ConfigError, DriveError, TransportError};
+
+    use super::*;
+
+    fn secondary(error: impl Into<DriveError>) -> bool {
+        TrainError::Reduce(error.into().into()).is_secondary()
+    }
+
+    #[test]
+    fn only_the_news_that_a_peer_failed_is_secondary() {
+        let (rank, peer, bucket) = (Rank::new(0), Rank::new(1), BucketId::new(0));
+        let round = 3;
+        assert!(secondary(TransportError::PeerLost {
+            rank,
+            peer,
+            bucket,
+            round
+        }));
+        assert!(secondary(TransportError::Abandoned {
+            rank,
+            by: peer,
+            bucket,
+            round
+        }));
+        // What this worker found itself is a cause, be it of the transport or not.
+        assert!(!secondary(TransportError::Timeout {
+            rank,
+            bucket,
+            round,
+            waiting_on: vec![peer],
+            waited: std::time::Duration::from_secs(5),
+            in_flight: Vec::new(),
+        }));
+        assert!(!secondary(TransportError::Busy { rank, bucket }));
+        let (action, source) = ("sending".to_owned(), io::Error::other("a broken link"));
+        assert!(!secondary(TransportError::Io {
+            rank,
+            action,
+            source
+        }));
+        let source = ConfigError::NonFiniteResidual { index: 7 };
+        assert!(!secondary(DriveError::Config { bucket, source }));
+        assert!(!TrainError::VersionMismatch(peer).is_secondary());
+    }
+}
