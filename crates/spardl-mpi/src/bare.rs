@@ -1,9 +1,11 @@
 //! A bare loop of MPI messages, the yardstick for what a transport adds to them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::error::MpiError;
+use crate::error::{MpiError, ranks};
 use crate::raw::{Comm, Exchange, SamePlan};
 
 /// Who sends how many bytes to whom: `plan[rank][round]` lists receivers and lengths.
@@ -18,6 +20,10 @@ pub struct BareLoop {
     comm: Comm,
     same: SamePlan,
     rounds: Vec<Exchange>,
+    /// The round under way, for those who ask where it hangs.
+    at: Arc<AtomicUsize>,
+    /// Whom this rank waits for in each round.
+    peers: Arc<Vec<Vec<u32>>>,
 }
 
 impl BareLoop {
@@ -44,33 +50,58 @@ impl BareLoop {
             }
             exchange
         };
+        let rounds: Vec<Exchange> = (0..rounds).map(exchange).collect();
         Ok(Self {
-            rounds: (0..rounds).map(exchange).collect(),
+            peers: Arc::new(rounds.iter().map(Exchange::peers).collect()),
+            at: Arc::default(),
+            rounds,
             comm,
             same,
         })
     }
 
-    /// Runs all rounds once, after a barrier, and says how long that took here. Ends the process when it takes longer than `limit`.
+    /// Runs all rounds once and says how long that took here. The ranks should start together. Ends the process when it takes
+    /// longer than `limit`, and says which ranks this one waited for.
     ///
     /// # Errors
     /// When MPI fails.
     pub fn run(&mut self, limit: Duration) -> Result<Duration, MpiError> {
         let comm = self.comm.clone();
-        let words = comm.overdue("the bare loop of messages", limit);
+        let (at, peers, rank) = (Arc::clone(&self.at), Arc::clone(&self.peers), comm.rank());
+        let words = move || {
+            let round = at.load(Relaxed);
+            overdue(rank, round, &peers[round], limit)
+        };
         comm.session().within(limit, words, || self.run_once())?
     }
 
     fn run_once(&mut self) -> Result<Duration, MpiError> {
-        let mut barrier = self.comm.barrier()?;
-        while !barrier.is_complete()? {
-            std::thread::yield_now();
-        }
         let since = Instant::now();
-        for round in &mut self.rounds {
+        for (at, round) in self.rounds.iter_mut().enumerate() {
+            self.at.store(at, Relaxed);
             let messages = std::mem::take(round);
             *round = self.comm.exchange(messages, &self.same)?;
         }
         Ok(since.elapsed())
+    }
+}
+
+fn overdue(rank: u32, round: usize, peers: &[u32], limit: Duration) -> String {
+    format!(
+        "rank {rank}: round {round} of the bare loop of messages: waits for {} longer than the deadline of {limit:?}; look for a \
+         rank that hangs, or give more time",
+        ranks(peers)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_hangs_names_the_ranks_it_waits_for() {
+        let words = overdue(0, 2, &[1, 3], Duration::from_secs(5));
+        let expected = "rank 0: round 2 of the bare loop of messages: waits for ranks 1, 3 longer than the deadline of 5s";
+        assert!(words.starts_with(expected), "{words}");
     }
 }

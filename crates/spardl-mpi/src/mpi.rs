@@ -68,7 +68,9 @@ impl Mpi {
              more time"
         );
         let duplicate = || Comm::duplicate_world(Rc::clone(&self.session));
-        let comm = self.session.within(limit, words, duplicate)??;
+        let comm = self
+            .session
+            .within(limit, move || words.clone(), duplicate)??;
         BareLoop::new(comm, plan, limit)
     }
 

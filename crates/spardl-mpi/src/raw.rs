@@ -103,7 +103,7 @@ impl Session {
     pub(crate) fn within<R>(
         &self,
         limit: Duration,
-        words: String,
+        words: impl Fn() -> String + Send + 'static,
         call: impl FnOnce() -> R,
     ) -> Result<R, MpiError> {
         if self.watchdog.get().is_none() {
@@ -112,7 +112,7 @@ impl Session {
         }
         let until = Instant::now().checked_add(limit);
         match (self.watchdog.get(), until) {
-            (Some(watchdog), Some(until)) => Ok(watchdog.watch(until, words, call)),
+            (Some(watchdog), Some(until)) => Ok(watchdog.watch(until, Box::new(words), call)),
             // Longer than the clock can count.
             _ => Ok(call()),
         }
@@ -193,26 +193,13 @@ impl Comm {
     }
 
     /// What this rank says when a blocking call of all ranks takes too long.
-    pub(crate) fn overdue(&self, what: &str, limit: Duration) -> String {
-        format!(
+    pub(crate) fn overdue(&self, what: &str, limit: Duration) -> impl Fn() -> String + use<> {
+        let words = format!(
             "rank {}: {what}: waits for the other ranks longer than the deadline of {limit:?}; look for a rank that hangs, or \
              give more time",
             self.rank
-        )
-    }
-
-    /// Starts a barrier; all ranks must.
-    pub(crate) fn barrier(&self) -> Result<Pending, MpiError> {
-        // SAFETY: the communicator is live; `request` is a live variable that outlives the call.
-        let request = unsafe {
-            let mut request = ffi::RSMPI_REQUEST_NULL;
-            check("MPI_Ibarrier", ffi::MPI_Ibarrier(self.handle, &mut request))?;
-            request
-        };
-        Ok(Pending {
-            request,
-            _session: Rc::clone(&self.session),
-        })
+        );
+        move || words.clone()
     }
 
     /// The sum over all ranks, in place; all ranks must call it with the same length. Blocks.
@@ -239,6 +226,21 @@ impl Comm {
 pub(crate) struct Exchange {
     pub(crate) sends: Vec<(u32, Vec<u8>)>,
     pub(crate) receives: Vec<(u32, Vec<u8>)>,
+}
+
+impl Exchange {
+    /// The ranks on the other side, ascending.
+    pub(crate) fn peers(&self) -> Vec<u32> {
+        let messages = self.receives.iter().chain(&self.sends);
+        ascending(messages.map(|(peer, _)| *peer))
+    }
+}
+
+fn ascending(peers: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut peers: Vec<u32> = peers.collect();
+    peers.sort_unstable();
+    peers.dedup();
+    peers
 }
 
 /// Proves that all ranks have the same plan of messages, so that what arrives is as long as the plan says.
@@ -271,9 +273,11 @@ impl Comm {
         };
         let (receives, sends) = (lend(messages.receives), lend(messages.sends));
         let starts = receives.iter().map(|receive| (receive, true));
-        for ((peer, len, lent), receives) in starts.chain(sends.iter().map(|send| (send, false))) {
+        for ((peer_rank, len, lent), receives) in
+            starts.chain(sends.iter().map(|send| (send, false)))
+        {
             let count = count("bytes", *len, c_int::MAX as usize)?;
-            let (start, peer) = (lent.start.cast::<c_void>(), *peer as c_int);
+            let (start, peer) = (lent.start.cast::<c_void>(), *peer_rank as c_int);
             // SAFETY: the communicator is live; the buffer has `len` bytes and is left alone until all requests are complete;
             // what arrives is no longer, because sender and receiver follow the same plan.
             let (call, code, request) = unsafe {
@@ -287,7 +291,7 @@ impl Comm {
                     ("MPI_Isend", code, request)
                 }
             };
-            check(call, code)?;
+            check(call, code).map_err(|error| error.with(&[*peer_rank]))?;
             requests.push(request);
         }
         // SAFETY: these are all requests, each started once; a status is zeroed plain data, which MPI overwrites.
@@ -295,7 +299,10 @@ impl Comm {
             let mut statuses = vec![MaybeUninit::<ffi::MPI_Status>::zeroed(); requests.len()];
             let (count, statuses) = (requests.len() as c_int, statuses.as_mut_ptr().cast());
             let code = ffi::MPI_Waitall(count, requests.as_mut_ptr(), statuses);
-            check("MPI_Waitall", code)?;
+            check("MPI_Waitall", code).map_err(|error| {
+                let all = receives.iter().chain(&sends);
+                error.with(&ascending(all.map(|(peer, ..)| *peer)))
+            })?;
         }
         let reclaim = |lent: Vec<(u32, usize, Lent)>| {
             // SAFETY: the requests are complete, and the buffers had `len` written bytes before.
@@ -308,25 +315,6 @@ impl Comm {
             sends: reclaim(sends),
             receives: reclaim(receives),
         })
-    }
-}
-
-/// A started operation without a buffer.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    request: ffi::MPI_Request,
-    _session: Rc<Session>,
-}
-
-impl Pending {
-    /// Is it complete? Once it was, it stays so.
-    pub(crate) fn is_complete(&mut self) -> Result<bool, MpiError> {
-        let mut flag = 0;
-        // SAFETY: the session proves that MPI may be called; the request is active or null (MPI sets it to null when it is
-        // complete, and testing null is complete at once); no status is asked for.
-        let code = unsafe { ffi::MPI_Test(&mut self.request, &mut flag, ffi::RSMPI_STATUS_IGNORE) };
-        check("MPI_Test", code)?;
-        Ok(flag != 0)
     }
 }
 

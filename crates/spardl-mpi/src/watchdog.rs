@@ -5,6 +5,7 @@
 //! only one thread may call it, so a second thread looks at the clock, says what was waited for, and ends the process. Then the
 //! launcher ends the job. Nothing is freed, so MPI keeps all its buffers to the end.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -17,13 +18,21 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Between the words and the end: other ranks that wait speak too before the launcher ends them.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// What to say of a call that takes too long, asked then: where it hangs is not known before.
+pub(crate) type Words = Box<dyn Fn() -> String + Send>;
+
 /// Until when a call may take, and what to say when it takes longer.
-type Order = Option<(Instant, String)>;
+type Order = Option<(Instant, Words)>;
 
 /// Watches the blocking calls of one thread, one at a time.
-#[derive(Debug)]
 pub(crate) struct Watchdog {
     order: Arc<Mutex<Order>>,
+}
+
+impl fmt::Debug for Watchdog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watchdog").finish_non_exhaustive()
+    }
 }
 
 impl Watchdog {
@@ -49,7 +58,7 @@ impl Watchdog {
     }
 
     /// Runs a blocking call that must be over by then.
-    pub(crate) fn watch<R>(&self, until: Instant, words: String, call: impl FnOnce() -> R) -> R {
+    pub(crate) fn watch<R>(&self, until: Instant, words: Words, call: impl FnOnce() -> R) -> R {
         *lock(&self.order) = Some((until, words));
         let result = call();
         *lock(&self.order) = None;
@@ -63,7 +72,7 @@ fn lock(order: &Mutex<Order>) -> MutexGuard<'_, Order> {
 
 fn is_late(order: &Order) -> Option<String> {
     let (until, words) = order.as_ref()?;
-    (*until <= Instant::now()).then(|| words.clone())
+    (*until <= Instant::now()).then(words)
 }
 
 fn end(words: &str) -> ! {
@@ -82,11 +91,12 @@ mod tests {
         let now = Instant::now();
         assert_eq!(is_late(&None), None);
         let later = now + Duration::from_secs(60);
-        assert_eq!(is_late(&Some((later, "words".to_owned()))), None);
-        let late = is_late(&Some((now, "words".to_owned())));
+        let words = || -> Words { Box::new(|| "words".to_owned()) };
+        assert_eq!(is_late(&Some((later, words()))), None);
+        let late = is_late(&Some((now, words())));
         assert_eq!(late.as_deref(), Some("words"));
         let watchdog = Watchdog::start().expect("a thread");
-        assert_eq!(watchdog.watch(later, String::new(), || 7), 7);
+        assert_eq!(watchdog.watch(later, words(), || 7), 7);
         assert!(lock(&watchdog.order).is_none());
     }
 }
