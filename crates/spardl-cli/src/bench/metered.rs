@@ -13,14 +13,14 @@ use super::local::Clock;
 
 /// A method whose machines add up the time of their work.
 #[derive(Debug)]
-pub(super) struct Metered<'a> {
-    inner: &'a dyn Algorithm,
+pub(super) struct Metered {
+    inner: Arc<dyn Algorithm>,
     clock: Clock,
     nanoseconds: Arc<AtomicU64>,
 }
 
-impl<'a> Metered<'a> {
-    pub(super) fn new(inner: &'a dyn Algorithm, clock: Clock) -> Self {
+impl Metered {
+    pub(super) fn new(inner: Arc<dyn Algorithm>, clock: Clock) -> Self {
         Self {
             inner,
             clock,
@@ -34,7 +34,7 @@ impl<'a> Metered<'a> {
     }
 }
 
-impl Algorithm for Metered<'_> {
+impl Algorithm for Metered {
     fn name(&self) -> &'static str {
         self.inner.name()
     }

@@ -17,6 +17,7 @@ mod stats;
 mod table;
 mod workers;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -153,7 +154,7 @@ fn run_case(
                 case.density
             ));
         };
-        let algorithm = algorithm.as_deref();
+        let algorithm = algorithm.as_ref();
         let found = match (job.as_deref_mut(), algorithm) {
             (Some(job), _) => {
                 say("ranks");
@@ -171,7 +172,7 @@ fn run_case(
         };
         let found = found.with_context(|| format!("{name} with {} workers", case.workers))?;
         let description =
-            algorithm.map_or_else(|| "MPI_Allreduce, f32".to_owned(), Algorithm::describe);
+            algorithm.map_or_else(|| "MPI_Allreduce, f32".to_owned(), |a| a.describe());
         rows.push(Row::new(case, name, description, &found));
         progress.done();
     }
@@ -182,12 +183,12 @@ fn run_case(
 /// All parts of the measurement with workers as threads.
 fn in_process(
     case: &Case<'_>,
-    algorithm: &dyn Algorithm,
+    algorithm: &Arc<dyn Algorithm>,
     gradients: &Gradients<'_>,
     say: impl Fn(&str),
 ) -> anyhow::Result<Found> {
     say("local work");
-    let local = local::measure(case, algorithm, gradients)?;
+    let local = local::measure(case, &**algorithm, gradients)?;
     say("workers");
     let timed = if case.args.local {
         None
@@ -195,7 +196,7 @@ fn in_process(
         Some(workers::measure(case, algorithm, gradients)?)
     };
     say("check");
-    let quality = quality::measure(case, algorithm)?;
+    let quality = quality::measure(case, &**algorithm)?;
     Ok(Found {
         local: Some(local),
         timed,

@@ -1,10 +1,10 @@
 //! The run over MPI: each rank is a worker, rank 0 has the results.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use spardl_algos::Dense;
-use spardl_core::{Algorithm, Layout};
+use spardl_core::Algorithm;
 
 use super::Case;
 use super::gradients::Gradients;
@@ -12,14 +12,14 @@ use super::local::{Clock, stream_ms};
 use super::metered::Metered;
 use super::progress::Progress;
 use super::replay::{self, Alone, Recorder, Sends};
-use super::workers::{Sample, Timed, all_together, summary, work};
+use super::workers::{Sample, Timed, summary, work};
 use crate::job::Job;
 
 /// Times a method, or MPI_Allreduce when there is none; the samples of all ranks come together on all of them. For a method
 /// also the exchange alone.
 pub(super) fn measure(
     case: &Case<'_>,
-    algorithm: Option<&dyn Algorithm>,
+    algorithm: Option<&Arc<dyn Algorithm>>,
     gradients: &Gradients<'_>,
     job: &mut Job,
     progress: &Progress,
@@ -50,23 +50,24 @@ pub(super) fn measure(
 /// step.
 fn metered(
     case: &Case<'_>,
-    algorithm: &dyn Algorithm,
+    algorithm: &Arc<dyn Algorithm>,
     gradients: &Gradients<'_>,
     job: &mut Job,
 ) -> anyhow::Result<(Vec<Sample>, Sends)> {
     let rank = job.world().rank().index();
     let clock = Clock::of(case.args);
-    let metered = Metered::new(algorithm, clock);
+    let metered = Arc::new(Metered::new(Arc::clone(algorithm), clock));
     let mut target = vec![0.0f32; case.layout.len() as usize];
+    let meter = Arc::clone(&metered);
     let cpu_ms = |step| {
-        let local = metered.take().as_secs_f64() * 1e3;
+        let local = meter.take().as_secs_f64() * 1e3;
         Some((
             local,
             stream_ms(clock, &mut target, gradients.of(rank, step + 1)),
         ))
     };
     let mut recorder = Recorder::new(job.transport());
-    let samples = work(case, &metered, gradients, &mut recorder, cpu_ms)?;
+    let samples = work(case, metered, gradients, &mut recorder, cpu_ms)?;
     Ok((samples, recorder.last_but_one()))
 }
 
@@ -77,17 +78,16 @@ fn all_reduce(
     job: &mut Job,
 ) -> anyhow::Result<Vec<Sample>> {
     let (world, args) = (job.world(), case.args);
-    let mut pulse = Dense::default().collective(world, &Layout::flat(0))?;
     let mut samples = Vec::new();
     let mut values = Vec::new();
     for step in 0..u64::from(args.warmup + args.iterations) {
         values.clear();
         values.extend_from_slice(gradients.of(world.rank().index(), step));
-        pulse = all_together(&mut job.transport(), pulse, case, 2 * step)?;
+        job.barrier()?;
         let since = Instant::now();
         job.all_reduce(&mut values, case.deadline)?;
         let wall_ms = since.elapsed().as_secs_f64() * 1e3;
-        pulse = all_together(&mut job.transport(), pulse, case, 2 * step + 1)?;
+        job.barrier()?;
         if step >= u64::from(args.warmup) {
             samples.push(Sample::opaque(wall_ms, &values));
         }

@@ -1,5 +1,7 @@
 //! What will be measured, checked before anything is.
 
+use std::sync::Arc;
+
 use spardl_core::{Algorithm, Layout, World};
 use spardl_sim::gradient::layers;
 
@@ -19,7 +21,7 @@ pub(super) struct Plan {
     /// The arguments, with the numbers of workers filled in.
     pub(super) args: Args,
     /// Names and methods; none for MPI's own sum.
-    pub(super) methods: Vec<(String, Option<Box<dyn Algorithm>>)>,
+    pub(super) methods: Vec<(String, Option<Arc<dyn Algorithm>>)>,
     pub(super) recorded: Option<Recorded>,
     pub(super) layouts: Vec<Layout>,
 }
@@ -44,7 +46,7 @@ impl Plan {
         for name in names {
             let algorithm = match name.as_str() {
                 MPI_ALLREDUCE => None,
-                _ => Some(args.method.build(&name)?),
+                _ => Some(args.method.build(&name)?.into()),
             };
             methods.push((name, algorithm));
         }

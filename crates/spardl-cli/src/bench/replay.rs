@@ -55,6 +55,10 @@ impl Transport for Recorder<'_> {
         self.inner.clock()
     }
 
+    fn message_limit(&self) -> usize {
+        self.inner.message_limit()
+    }
+
     fn submit(&mut self, bucket: BucketId, round: Round) -> Result<(), TransportError> {
         let at = round.seq as usize;
         if self.sends.len() <= at {
@@ -100,6 +104,7 @@ pub(super) fn measure(case: &Case<'_>, job: &mut Job, sends: &Sends) -> anyhow::
     let mut times = Vec::new();
     for _ in 0..case.args.warmup + case.args.iterations {
         let transport_ms = through(job, &plan, case.deadline)?;
+        job.barrier()?;
         let bare_ms = bare_loop.run(case.deadline)?.as_secs_f64() * 1e3;
         times.push((transport_ms, bare_ms));
     }

@@ -1,12 +1,11 @@
 //! The timed run: the loop of one worker over any transport, and one thread per worker over the in-process one.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use serde::{Deserialize, Serialize};
-use spardl_algos::Dense;
-use spardl_core::{Algorithm, Collective, Input, Layout, Outcome, Update};
-use spardl_drive::{Counts, DriveError, Driver, Transport, pool, run_workers};
+use spardl::{Algorithm, Outcome, Reducer, Report, Transport, Update, run_workers};
 
 use super::Case;
 use super::gradients::Gradients;
@@ -87,11 +86,11 @@ impl Sample {
         }
     }
 
-    fn new(wall_ms: f64, waited: Duration, counts: &Counts, update: Update<'_>) -> Self {
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    fn new(wall_ms: f64, report: &Report, update: Update<'_>) -> Self {
+        let (counts, ms) = (&report.counts, |time: Duration| time.as_secs_f64() * 1e3);
         Self {
             wall_ms,
-            waited_ms: ms(waited),
+            waited_ms: ms(report.waited),
             select_ms: ms(counts.select),
             merge_ms: ms(counts.merge),
             traffic: Some(Traffic {
@@ -102,18 +101,18 @@ impl Sample {
             }),
             cpu_ms: None,
             hash: hash(update),
-            nnz: update.nnz(),
+            nnz: report.nnz,
         }
     }
 }
 
 pub(super) fn measure(
     case: &Case<'_>,
-    algorithm: &dyn Algorithm,
+    algorithm: &Arc<dyn Algorithm>,
     gradients: &Gradients<'_>,
 ) -> anyhow::Result<Timed> {
-    let results = run_workers(case.workers, |mut transport| {
-        work(case, algorithm, gradients, &mut transport, |_| None)
+    let results = run_workers(case.workers, |transport| {
+        work(case, Arc::clone(algorithm), gradients, transport, |_| None)
     })?;
     let mut workers = Vec::with_capacity(results.len());
     let mut failures = Vec::new();
@@ -124,8 +123,11 @@ pub(super) fn measure(
         }
     }
     // The worker to name is the one whose error does not only say that another one failed.
-    let secondary =
-        |error: &anyhow::Error| error.downcast_ref().is_some_and(DriveError::is_secondary);
+    let secondary = |error: &anyhow::Error| {
+        error
+            .downcast_ref()
+            .is_some_and(spardl::Error::is_secondary)
+    };
     let cause = failures.iter().position(|error| !secondary(error));
     if !failures.is_empty() {
         return Err(failures.swap_remove(cause.unwrap_or(0)));
@@ -137,57 +139,38 @@ pub(super) fn measure(
 /// the plain loop took.
 pub(super) fn work<T: Transport>(
     case: &Case<'_>,
-    algorithm: &dyn Algorithm,
+    algorithm: Arc<dyn Algorithm>,
     gradients: &Gradients<'_>,
-    transport: &mut T,
+    transport: T,
     mut cpu_ms: impl FnMut(u64) -> Option<(f64, f64)>,
 ) -> anyhow::Result<Vec<Sample>> {
-    let (world, args) = (transport.world(), case.args);
-    let rank = world.rank().index();
-    let mut pulse = Dense::default().collective(world, &Layout::flat(0))?;
-    let mut collective = algorithm.collective(world, &case.layout)?;
-    collective.set_threads(pool(args.threads.into())?);
+    let args = case.args;
+    let rank = transport.world().rank().index();
+    let mut reducer = Reducer::with_algorithm(algorithm)
+        .density(case.density)
+        .timeout(case.deadline)
+        .threads(args.threads.into())
+        .build_for(transport, vec![case.layout.clone()])?;
     let mut samples = Vec::with_capacity(args.iterations as usize);
     for step in 0..u64::from(args.warmup + args.iterations) {
-        pulse = all_together(transport, pulse, case, 2 * step)?;
-        let input = Input::new(gradients.of(rank, step), case.k, step);
-        let mut driver =
-            Driver::new(&mut *transport, vec![collective])?.with_timeout(case.deadline);
+        reducer.barrier()?;
         let since = Instant::now();
-        let report = driver.all_reduce(&[input])?;
+        reducer.begin(0, gradients.of(rank, step))?;
+        let report = reducer.wait()?;
+        reducer.commit()?;
         let wall_ms = since.elapsed().as_secs_f64() * 1e3;
-        if let Some((_, Outcome::Skipped(reason))) = report.first_skipped() {
+        if let Outcome::Skipped(reason) = report.outcome {
             bail!("step {step} was skipped: {reason}");
         }
-        collective = only(driver.into_parts().1);
         // What follows must not take the cores from workers whose time still runs.
-        pulse = all_together(transport, pulse, case, 2 * step + 1)?;
+        reducer.barrier()?;
         let cpu_ms = cpu_ms(step);
         if step >= u64::from(args.warmup) {
-            let (counts, update) = (report.total(), collective.update());
-            let sample = Sample::new(wall_ms, report.waited, &counts, update);
+            let sample = Sample::new(wall_ms, &report, reducer.update(0));
             samples.push(Sample { cpu_ms, ..sample });
         }
     }
     Ok(samples)
-}
-
-/// A barrier: an all-reduce of nothing, over the same transport and with the same deadline.
-pub(super) fn all_together<T: Transport>(
-    transport: &mut T,
-    pulse: Collective,
-    case: &Case<'_>,
-    step: u64,
-) -> Result<Collective, DriveError> {
-    let mut driver = Driver::new(transport, vec![pulse])?.with_timeout(case.deadline);
-    driver.all_reduce(&[Input::new(&[], 0, step)])?;
-    Ok(only(driver.into_parts().1))
-}
-
-fn only(mut collectives: Vec<Collective>) -> Collective {
-    collectives
-        .pop()
-        .expect("the driver gives back its collective")
 }
 
 /// A hash of the bits of an update.

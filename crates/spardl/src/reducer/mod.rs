@@ -321,6 +321,14 @@ impl<T: Transport> Reducer<T> {
         Ok(self.driver.gather(mine)?)
     }
 
+    /// Waits until all workers are here, between steps. All of them must call it.
+    ///
+    /// # Errors
+    /// As [`Reducer::gather`].
+    pub fn barrier(&mut self) -> Result<(), Error> {
+        Ok(self.driver.barrier()?)
+    }
+
     fn between_steps(&self, call: &'static str) -> Result<(), Error> {
         match self.stage {
             Stage::Idle => Ok(()),
