@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
+use spardl::{Saved, SavedBucket};
 use spardl_core::state::Array;
 use spardl_core::{
     Collective, Gradient, Inbox, Input, MethodState, Outcome, Source, State, Step, Update, World,
@@ -43,6 +44,7 @@ impl Round {
 #[derive(Debug)]
 pub(crate) struct Worker {
     method: String,
+    value_error: f32,
     world: World,
     n: usize,
     inner: Mutex<Inner>,
@@ -94,6 +96,7 @@ impl Worker {
         collective.set_threads(threads::shared(threads)?);
         Ok(Self {
             method: algorithm.describe(),
+            value_error: algorithm.value_type().max_relative_error(),
             world,
             n: n as usize,
             inner: Mutex::new(Inner {
@@ -273,6 +276,43 @@ impl Worker {
         })
     }
 
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = py.detach(|| {
+            let inner = self.lock();
+            let state = inner.collective.state();
+            let len = self.n as u64;
+            let saved = Saved {
+                method: self.method.clone(),
+                step: inner.step,
+                warming_up: false,
+                buckets: vec![SavedBucket { len, state }],
+            };
+            saved.to_bytes()
+        });
+        PyBytes::new(py, &bytes)
+    }
+
+    fn load_bytes(&self, py: Python<'_>, saved: Bound<'_, PyAny>) -> PyResult<()> {
+        let lent = Lent::borrow(std::slice::from_ref(&saved))?;
+        py.detach(|| {
+            let bytes = lent.bytes().next().unwrap_or_default();
+            let saved = Saved::from_bytes(bytes).map_err(config)?;
+            let found = saved.buckets.iter().map(|bucket| bucket.len);
+            if saved.method != self.method || !found.eq([self.n as u64]) {
+                let found: Vec<u64> = saved.buckets.iter().map(|bucket| bucket.len).collect();
+                return Err(config(format!(
+                    "the saved state is of `{}` with buckets of {found:?} elements, expected `{}` with [{}]",
+                    saved.method, self.method, self.n
+                )));
+            }
+            let mut inner = self.lock();
+            let restored = inner.collective.restore(&saved.buckets[0].state);
+            restored.map_err(config)?;
+            inner.step = saved.step;
+            Ok(())
+        })
+    }
+
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (counts, tally, nnz) = py.detach(|| {
             let inner = self.lock();
@@ -310,6 +350,11 @@ impl Worker {
     #[getter]
     fn method(&self) -> &str {
         &self.method
+    }
+
+    #[getter]
+    const fn value_error(&self) -> f32 {
+        self.value_error
     }
 
     #[getter]

@@ -9,6 +9,21 @@ def network(seed: int = 0, width: int = 64) -> nn.Module:
     return nn.Sequential(nn.Linear(20, width), nn.ReLU(), nn.LayerNorm(width), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 5))
 
 
+class Sometimes(nn.Module):
+    """Its second layer is used when asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(20, 20)
+        self.second = nn.Linear(20, 20)
+        self.head = nn.Linear(20, 5)
+
+    def forward(self, inputs: torch.Tensor, second: bool = True) -> torch.Tensor:
+        hidden = self.first(inputs)
+        return self.head(self.second(hidden) if second else hidden)
+
+
 def batch(rank: int, step: int, rows: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1000 * step + rank)
     return torch.randn(rows, 20, generator=generator), torch.randint(0, 5, (rows,), generator=generator)

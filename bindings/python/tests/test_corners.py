@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from models import batch, flat, network, train
+from models import Sometimes, batch, flat, network, train
 from ranks import run
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -129,19 +129,6 @@ def twice(rank: int, size: int) -> tuple[int, list[float]]:
 def test_every_backward_pass_is_a_step() -> None:
     first, second = run(2, twice)
     assert first == second and first[0] == 2
-
-
-class Sometimes(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first = nn.Linear(20, 20)
-        self.second = nn.Linear(20, 20)
-        self.head = nn.Linear(20, 5)
-
-    def forward(self, inputs: torch.Tensor, second: bool = True) -> torch.Tensor:
-        hidden = self.first(inputs)
-        return self.head(self.second(hidden) if second else hidden)
 
 
 def uneven(rank: int, size: int, options: dict[str, Any]) -> list[float]:

@@ -29,7 +29,7 @@ def dense(rank: int, size: int, steps: int) -> list[list[float]]:
     return train(ddp, rank, range(steps), sgd(ddp))
 
 
-@pytest.mark.parametrize("method", ["spardl", "ok-topk", "exdyna", "spardl-bf16", "topk-a"])
+@pytest.mark.parametrize("method", ["spardl", "ok-topk", "exdyna", "spardl-bf16", "spardl-q4", "topk-a"])
 def test_four_processes_have_the_same_bits_after_every_step(method: str) -> None:
     config = {"method": method, "density": 0.05, "dense_steps": 2, "bucket_mb": 0.005}
     histories = run(4, trained, 8, config, {})

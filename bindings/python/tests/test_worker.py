@@ -130,6 +130,51 @@ def test_a_saved_state_goes_on_bit_for_bit(method: str) -> None:
         assert np.array_equal(one[0], two[0])
 
 
+@pytest.mark.parametrize("method", ["spardl", "spardl-q4", "exdyna", "ok-topk", "power-sgd", "dense"])
+def test_a_worker_goes_on_bit_for_bit_from_its_bytes(method: str) -> None:
+    def make() -> list[spardl.Worker]:
+        return [spardl.Worker(method, 999, rank, 3, density=0.05) for rank in range(3)]
+
+    old, new = make(), make()
+    for step in range(4):
+        spardl.allreduce(gradients(3, 999, step), workers=old)
+    for one, other in zip(old, new):
+        other.load_bytes(one.to_bytes())
+        assert other.step == 4 and other.to_bytes() == one.to_bytes()
+    for step in range(4, 7):
+        mine, theirs = gradients(3, 999, step), gradients(3, 999, step)
+        spardl.allreduce(mine, workers=old)
+        spardl.allreduce(theirs, workers=new)
+        assert all(np.array_equal(a, b) for a, b in zip(mine, theirs))
+
+
+@pytest.mark.parametrize("value_type", ["f32", "bf16", "q8", "q4", "q2", "q1"])
+def test_a_value_type_is_a_keyword_or_part_of_the_name_and_loses_nothing(value_type: str) -> None:
+    by_keyword = [spardl.Worker("spardl", 3000, rank, 3, density=0.05, value_type=value_type) for rank in range(3)]
+    by_name = [spardl.Worker(f"spardl-{value_type}", 3000, rank, 3, density=0.05) for rank in range(3)]
+    came, went = np.zeros(3000), np.zeros(3000)
+    for step in range(5):
+        one, two = gradients(3, 3000, step), gradients(3, 3000, step)
+        came += np.sum(one, axis=0)
+        spardl.allreduce(one, workers=by_keyword, op="sum")
+        spardl.allreduce(two, workers=by_name, op="sum")
+        assert np.array_equal(one[0], two[0])
+        went += one[0]
+    held = np.sum([residual(worker).astype(np.float64) for worker in by_name], axis=0)
+    assert np.allclose(came, went + held, atol=1e-3)
+
+
+def test_bytes_of_another_worker_or_damaged_ones_are_refused() -> None:
+    saved = spardl.Worker("spardl", 100).to_bytes()
+    with pytest.raises(spardl.ConfigError, match="expected `spardl .*` with \\[99\\]"):
+        spardl.Worker("spardl", 99).load_bytes(saved)
+    with pytest.raises(spardl.ConfigError, match="expected `topk-a"):
+        spardl.Worker("topk-a", 100).load_bytes(saved)
+    for length in range(0, len(saved), 7):
+        with pytest.raises(spardl.ConfigError, match="not a saved state"):
+            spardl.Worker("spardl", 100).load_bytes(saved[:length])
+
+
 def test_drive_runs_a_step_over_any_pair_of_functions() -> None:
     class Done:
         def __init__(self, value: object = None) -> None:

@@ -126,6 +126,10 @@ class Worker:
         """The small state that lives on besides the residual: thresholds, partitions, counters."""
     def set_method_state(self, state: Mapping[str, tuple[str, Sequence[Any]]]) -> None:
         """Takes back what ``method_state`` gave."""
+    def to_bytes(self) -> bytes:
+        """Everything that lives on (residual, state of the method, number of the next step) as the bytes of a safetensors file."""
+    def load_bytes(self, saved: Buffer) -> None:
+        """Takes back what ``to_bytes`` of the same method and length gave, and goes on bit for bit."""
     def stats(self) -> Stats:
         """What the last step cost."""
     @property
@@ -145,6 +149,9 @@ class Worker:
     @property
     def method(self) -> str:
         """The whole configuration in one line."""
+    @property
+    def value_error(self) -> float:
+        """The largest relative error of a value on its way; it stays in the residual."""
     @property
     def n(self) -> int:
         """The number of elements."""

@@ -33,6 +33,12 @@ class Config:
     """The first steps are dense; they also tell how fast dense is."""
     dense_below: int = 2
     """Tensors with fewer dimensions (biases, norms) are reduced densely; 0 for none."""
+    momentum_correction: float = 0.0
+    """Momentum on each rank before the reduction (Deep Gradient Compression); the optimiser then has none."""
+    factor_masking: bool = False
+    """With momentum correction: the momentum of an element stops where its mass was delivered."""
+    conservation: bool = False
+    """Keeps accounts, so that ``conservation_error()`` can tell whether anything was lost; 32 bytes per element."""
     on_non_finite: str = "propagate"
     """NaN or infinity on any rank: ``propagate`` NaN as dense DDP does, ``skip`` the bucket (zeros), or ``raise``."""
     bucket_mb: float = 25.0
@@ -59,6 +65,10 @@ class Config:
         for name, least in (("dense_steps", 0), ("in_flight", 1), ("threads", 1), ("bucket_mb", 0), ("timeout", 0)):
             if not getattr(self, name) >= least:
                 raise ConfigError(f"{name} = {getattr(self, name)} is too small: at least {least}")
+        if not 0.0 <= self.momentum_correction < 1.0:
+            raise ConfigError(f"momentum_correction = {self.momentum_correction} is not accepted: expected at least 0 and below 1")
+        if self.factor_masking and not self.momentum_correction:
+            raise ConfigError("factor_masking needs a momentum_correction above 0")
         cost(self.method, 1, 1, density=self.density_at(0), value_type=self.value_type, options=self.texts)
 
     def _one_of(self, name: str, accepted: tuple[str, ...]) -> None:
@@ -89,5 +99,6 @@ class Config:
         density = "a function" if callable(self.density) else self.density
         shared: list[tuple[str, Any]] = [("method", self.method), ("density", density), ("value_type", self.value_type)]
         shared += [("options", sorted(self.texts.items())), ("op", self.op)]
-        shared += [(name, getattr(self, name)) for name in ("dense_steps", "dense_below", "on_non_finite", "bucket_mb")]
+        plain = ("dense_steps", "dense_below", "momentum_correction", "factor_masking", "on_non_finite", "bucket_mb")
+        shared += [(name, getattr(self, name)) for name in plain]
         return " ".join(f"{name}={value}" for name, value in shared)

@@ -3,7 +3,9 @@
 Annotations are real here, not strings: torch compares those of the hook by identity.
 """
 
+import time
 import warnings
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +16,7 @@ from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from .._native import ConfigError
 from ._config import Config
 from ._engine import Job, Whole
+from ._link import ranks_of
 from ._plan import SUPPORTED, Unit
 from ._session import Session
 from ._staging import Direct, stage
@@ -54,7 +57,9 @@ class State(Session):
         super().__init__(Config(**config), group)
         self._parameters: dict[str, torch.Tensor] = {}
         self._arrivals = _Arrivals()
-        self._warned = False
+        self._said: set[str] = set()
+        self._model: weakref.ref[Any] | None = None
+        self._unnoted = False
 
     def bind(self, module: torch.nn.Module, ignore: Iterable[str] = ()) -> None:
         """Learns the names of the parameters, and makes the connections. All ranks must call it, once."""
@@ -67,6 +72,7 @@ class State(Session):
 
     def _receive(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Takes a bucket. Never raises: DDP would stay in the middle of its backward pass; the future carries errors."""
+        started = time.thread_time()
         buffer = bucket.buffer()
         staging = Direct(buffer)
         try:
@@ -78,14 +84,31 @@ class State(Session):
                 self._accept(staging, bucket.parameters())
         except Exception as error:  # noqa: BLE001
             staging.fail(self.fail(error))
+        self._hook_seconds += time.thread_time() - started
         # An exception set on the future itself is lost on its way through DDP; one raised by a callback is not.
         return staging.future.then(lambda done: done.value())
 
+    def _say(self, warning: str) -> None:
+        if warning not in self._said:
+            self._said.add(warning)
+            warnings.warn(warning, stacklevel=3)
+
+    def _look_at_model(self) -> None:
+        """What may have changed since the state was bound; at the first bucket of a step."""
+        ddp = self._model() if self._model is not None else None
+        if ddp is None:
+            return
+        if ddp.process_group is not self._user_group:
+            if ranks_of(ddp.process_group) != self._linked().ranks:
+                raise ConfigError("the model has another process group now: make a new DDP model and state for its ranks")
+            self._user_group = ddp.process_group
+        if not getattr(ddp, "_divide_by_initial_world_size", True):
+            self._say("divide_by_initial_world_size=False cannot be honoured: spardl's means are over all ranks")
+        self._manual = bool(getattr(ddp, "require_manual_backward_finalization", False))
+
     def _whole(self, staging: Direct) -> None:
         buffer = staging.host
-        if not self._warned:
-            self._warned = True
-            warnings.warn(f"spardl reduces {buffer.dtype} {buffer.layout} gradients densely", stacklevel=2)
+        self._say(f"spardl reduces {buffer.dtype} {buffer.layout} gradients densely")
 
         def done(whole: Whole) -> None:
             if whole.error is not None:
@@ -106,7 +129,13 @@ class State(Session):
             self.settle()
             self._arrivals = _Arrivals()
         if not self._arrivals.pieces:
+            self._look_at_model()
             self._watch_backward()
+        if any(self._unit_of[name][1].dtype != staging.host.dtype for name in known):
+            self._say(
+                f"gradients come as {staging.host.dtype} from another hook, rounded before the residual sees them: "
+                f"what is rounded off is lost; use method='{self.config.method}-bf16' without it"
+            )
         bucket = _Bucket(staging, {self._unit_of[name][0].index for name in known})
         start = 0
         for name in known:
@@ -125,10 +154,11 @@ class State(Session):
         arrays: list[torch.Tensor] = []
         buckets: list[_Bucket] = []
         last: _Piece | None = None
+        arrived = next(p.bucket.staging.host.dtype for p in map(self._arrivals.pieces.get, unit.names) if p is not None)
         for slot in unit.slots:
             piece = self._arrivals.pieces.get(slot.name)
             if piece is None:
-                arrays.append(torch.zeros(slot.numel, dtype=slot.dtype))
+                arrays.append(torch.zeros(slot.numel, dtype=arrived))
                 self._unclaimed.add(slot.name)
             elif last is not None and last.bucket is piece.bucket and last.start + last.numel == piece.start:
                 last = _Piece(piece.bucket, last.start, last.numel + piece.numel)
@@ -178,6 +208,10 @@ class State(Session):
 
         def after() -> None:
             self._arrivals.over = True
+            if self._manual:
+                # Gradients come later, by finalize_backward, which has every parameter used.
+                self._unnoted = True
+                return
             self._find_unclaimed()
             self._note_step()
 
@@ -186,6 +220,13 @@ class State(Session):
         except RuntimeError:
             # Outside of backward (a rank that has joined): a repeated parameter will tell.
             pass
+
+    def _settle(self, keep: bool) -> None:
+        if self._unnoted:
+            self._unnoted = False
+            self._wait()
+            self._note_step()
+        super()._settle(keep)
 
     def _find_unclaimed(self) -> None:
         """Parameters that no rank used keep their old gradient: what was delivered for them would vanish."""
@@ -199,6 +240,7 @@ class State(Session):
                 self._unclaimed.add(name)
 
     _may_be_unused = False
+    _manual = False
 
 
 def _same(gradient: torch.Tensor, delivered: torch.Tensor) -> bool:
@@ -219,6 +261,7 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, **config: Any) -> S
     state = State(ddp.process_group, **config)
     ignored = set(getattr(ddp, "parameters_to_ignore", ()))
     state._may_be_unused = bool(ddp.find_unused_parameters) and not getattr(ddp, "static_graph", False)
+    state._model = weakref.ref(ddp)
     state.bind(ddp.module, ignored)
     ddp.register_comm_hook(state, hook)
     return state

@@ -29,9 +29,11 @@ class Times:
     """Where the time of a job went, in seconds."""
 
     local: float = 0.0
+    """In kernels."""
     waited: float = 0.0
+    """For peers."""
     overhead: float = 0.0
-    """CPU time of the thread outside kernels and messages."""
+    """CPU time of the threads outside kernels and messages."""
 
 
 @dataclass
@@ -46,7 +48,9 @@ class Job:
     scale_in: float
     scale_out: float
     done: Callable[[Job], None]
-    prepare: Callable[[], None] = lambda: None
+    prepare: Callable[[Job], None] = lambda job: None
+    inputs: Sequence[torch.Tensor] = ()
+    """What is reduced; the same as the arrays, which get the result, unless ``prepare`` puts something else there."""
     error: BaseException | None = None
     outcome: str | None = None
     times: Times = field(default_factory=Times)
@@ -67,6 +71,21 @@ class Whole:
     scale: float
     done: Callable[[Whole], None]
     error: BaseException | None = None
+
+
+class _Watch:
+    """Adds the wall time of its block to one counter and takes the block's CPU time out of the overhead."""
+
+    def __init__(self, times: Times, counter: str) -> None:
+        self._times, self._counter = times, counter
+
+    def __enter__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        wall = getattr(self._times, self._counter) + time.perf_counter() - self._wall
+        setattr(self._times, self._counter, wall)
+        self._times.overhead -= time.thread_time() - self._cpu
 
 
 @dataclass
@@ -90,6 +109,7 @@ class Engine:
         self._active: deque[_Active] = deque()
         self._held: Whole | None = None
         self._tag = 0
+        self._accounted = 0.0
         self._lock = threading.Lock()
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="spardl", daemon=True)
@@ -153,37 +173,45 @@ class Engine:
         # Messages of different jobs never meet; gloo's tags are 32 bits.
         self._tag = (self._tag + 1) % (1 << 20)
         job.began = time.perf_counter()
-        job.prepare()
-        started = time.perf_counter()
-        active.round = job.worker.begin(job.arrays, density=job.density, step=job.step, scale=job.scale_in)
-        job.times.local += time.perf_counter() - started
+        job.inputs = job.arrays
+        job.prepare(job)
+        with _Watch(job.times, "local"):
+            active.round = job.worker.begin(job.inputs, density=job.density, step=job.step, scale=job.scale_in)
         self._post(active)
+        self._account(job)
+
+    def _account(self, job: Job) -> None:
+        """Puts the thread's CPU time since the last call on a job's bill, which kernels and messages are taken from."""
+        now = time.thread_time()
+        job.times.overhead += now - self._accounted
+        self._accounted = now
 
     def _post(self, active: _Active) -> None:
         if active.round is None:
             return
-        started = time.thread_time()
         active.receives = []
         for source, max_bytes in active.round.receives:
             message = Message(max_bytes)
             buffer = torch.frombuffer(message, dtype=torch.uint8)
-            active.receives.append((source, self._group.recv([buffer], source, active.tag), message))
+            with _Watch(active.job.times, "waited"):
+                work = self._group.recv([buffer], source, active.tag)
+            active.receives.append((source, work, message))
         for target, message in active.round.sends:
             buffer = torch.frombuffer(message, dtype=torch.uint8)
-            active.sends.append((target, self._group.send([buffer], target, active.tag), message))
-        active.job.times.overhead += time.thread_time() - started
+            with _Watch(active.job.times, "waited"):
+                work = self._group.send([buffer], target, active.tag)
+            active.sends.append((target, work, message))
 
     def _advance(self, active: _Active) -> None:
         job = active.job
         if active.round is not None:
-            started = time.perf_counter()
-            for source, work, _ in active.receives:
-                self._wait(active, source, work)
-            arrived = time.perf_counter()
-            active.round = job.worker.resume([message for _, _, message in active.receives])
-            job.times.waited += arrived - started
-            job.times.local += time.perf_counter() - arrived
+            with _Watch(job.times, "waited"):
+                for source, work, _ in active.receives:
+                    self._wait(active, source, work)
+            with _Watch(job.times, "local"):
+                active.round = job.worker.resume([message for _, _, message in active.receives])
             self._post(active)
+            self._account(job)
         if active.round is None:
             self._finish(active)
 
@@ -198,17 +226,16 @@ class Engine:
 
     def _finish(self, active: _Active) -> None:
         job = active.job
-        started = time.perf_counter()
         job.outcome = job.worker.outcome
         if not job.skipped:
-            job.worker.write(job.arrays, scale=job.scale_out)
-        written = time.perf_counter()
-        for target, work, _ in active.sends:
-            self._wait(active, target, work)
-        job.times.local += written - started
-        job.times.waited += time.perf_counter() - written
+            with _Watch(job.times, "local"):
+                job.worker.write(job.arrays, scale=job.scale_out)
+        with _Watch(job.times, "waited"):
+            for target, work, _ in active.sends:
+                self._wait(active, target, work)
         job.ended = time.perf_counter()
         self._active.popleft()
+        self._account(job)
         job.done(job)
 
     def _reduce(self, whole: Whole) -> None:

@@ -14,15 +14,18 @@ from .._native import ConfigError
 
 _NAME = re.compile(r"spardl-rank(\d{5})-of-(\d{5})\.safetensors")
 
+_VELOCITY = "velocity:"
+
 
 def save(directory: str, state: dict[str, Any]) -> None:
     """Writes a state; a file is there whole or not at all."""
     os.makedirs(directory, exist_ok=True)
     table: dict[str, Any] = {}
-    meta = {name: value for name, value in state.items() if name != "residual"}
+    meta = {name: value for name, value in state.items() if name not in ("residual", "velocity")}
     table["__metadata__"] = {"spardl": json.dumps(meta)}
+    tensors = {**state["residual"], **{_VELOCITY + name: tensor for name, tensor in state["velocity"].items()}}
     at = 0
-    for name, tensor in state["residual"].items():
+    for name, tensor in tensors.items():
         end = at + 4 * tensor.numel()
         table[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, end]}
         at = end
@@ -31,7 +34,7 @@ def save(directory: str, state: dict[str, Any]) -> None:
     path = os.path.join(directory, f"spardl-rank{state['rank']:05d}-of-{state['size']:05d}.safetensors")
     with open(f"{path}.part", "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
-        for tensor in state["residual"].values():
+        for tensor in tensors.values():
             file.write(_bytes(tensor))
         file.flush()
         os.fsync(file.fileno())
@@ -57,13 +60,14 @@ def _read(path: str) -> dict[str, Any]:
         (length,) = struct.unpack_from("<Q", data)
         table = json.loads(data[8 : 8 + length])
         state: dict[str, Any] = json.loads(table.pop("__metadata__")["spardl"])
-        state["residual"] = {}
+        state |= {"residual": {}, "velocity": {}}
         for name, entry in table.items():
             start, end = (8 + length + offset for offset in entry["data_offsets"])
             flat = torch.empty(0)
             if end > start:
                 flat = torch.frombuffer(data, dtype=torch.float32, count=(end - start) // 4, offset=start)
-            state["residual"][name] = flat.reshape(entry["shape"])
+            kind = "velocity" if name.startswith(_VELOCITY) else "residual"
+            state[kind][name.removeprefix(_VELOCITY)] = flat.reshape(entry["shape"])
     except (struct.error, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise ConfigError(f"'{path}' is damaged: {error}") from error
     return state

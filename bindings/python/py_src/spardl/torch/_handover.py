@@ -144,6 +144,8 @@ def hand_over(optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: floa
         raise ConfigError(f"momentum = {momentum} is not accepted: expected at least 0 and below 1")
     if not hasattr(optimizer, "register_step_pre_hook"):
         raise ConfigError("this torch has no hooks around an optimiser's step: torch 2 or newer is needed")
+    if state.config.momentum_correction:
+        raise ConfigError("with momentum_correction the optimiser has no momentum to hand over: use one of the two")
     if isinstance(optimizer, torch.optim.SGD):
         return _Sgd(optimizer, state, momentum)
     if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)):

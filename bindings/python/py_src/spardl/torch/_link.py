@@ -19,12 +19,13 @@ class Link:
 
     def __init__(self, user_group: Any, timeout: timedelta) -> None:
         world = list(range(dist.get_world_size()))
-        ranks = world if user_group is None else _ranks(user_group)
+        ranks = world if user_group is None else ranks_of(user_group)
         arguments: dict[str, Any] = {"ranks": ranks, "timeout": timeout, "backend": "gloo"}
         if ranks != world:
             # Only the members are here; without this new_group would wait for everybody.
             arguments["use_local_synchronization"] = True
         self.group = cast(Any, dist.new_group(**arguments))
+        self.ranks = ranks
         self.rank: int = self.group.rank()
         self.size: int = self.group.size()
         number = next(_numbers)
@@ -64,7 +65,8 @@ class Link:
             pass
 
 
-def _ranks(group: Any) -> list[int]:
+def ranks_of(group: Any) -> list[int]:
+    """The members of a group, by their numbers in the world."""
     if hasattr(dist, "get_process_group_ranks"):
         return list(dist.get_process_group_ranks(group))
     return sorted(dist.distributed_c10d._pg_group_ranks[group])

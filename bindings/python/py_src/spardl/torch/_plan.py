@@ -54,9 +54,9 @@ class Unit:
         return sum(slot.numel for slot in self.slots)
 
     @property
-    def dtype(self) -> torch.dtype:
-        """The type of all elements."""
-        return self.slots[0].dtype
+    def names(self) -> list[str]:
+        """The names of the tensors."""
+        return [slot.name for slot in self.slots]
 
     @property
     def layout(self) -> list[tuple[str, Sequence[int]]]:

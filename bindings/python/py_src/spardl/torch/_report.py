@@ -18,7 +18,7 @@ class Report:
         self._totals = {"bytes_sent_total": 0.0, "dense_bytes_total": 0.0, "skipped_steps": 0.0}
         self._warned = False
 
-    def note(self, jobs: Sequence[Job], elements: int, dense: bool, size: int) -> str | None:
+    def note(self, jobs: Sequence[Job], elements: int, dense: bool, size: int, hook_seconds: float) -> str | None:
         """Takes in a finished step; returns a warning when dense steps were faster, once."""
         stats = [job.worker.stats() for job in jobs]
         seconds = max(job.ended for job in jobs) - min(job.began for job in jobs)
@@ -33,7 +33,7 @@ class Report:
             "seconds": seconds,
             "seconds_local": sum(job.times.local for job in jobs),
             "seconds_waited": sum(job.times.waited for job in jobs),
-            "seconds_overhead": sum(job.times.overhead for job in jobs),
+            "seconds_overhead": hook_seconds + sum(job.times.overhead for job in jobs),
         }
         self._totals["bytes_sent_total"] += self._last["bytes_sent"]
         self._totals["dense_bytes_total"] += whole

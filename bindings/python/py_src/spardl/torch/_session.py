@@ -12,6 +12,7 @@ import torch
 
 from .._native import ConfigError, Worker, cost
 from . import _files
+from ._books import Correction, Ledger
 from ._config import Config
 from ._engine import Engine, Job, Whole
 from ._link import Link
@@ -44,7 +45,16 @@ class Session:
         self._closer: weakref.finalize[..., Session] | None = None
         self._finished = threading.Condition()
         self._open_jobs = 0
+        self._correction: Correction | None = None
+        self._ledger: Ledger | None = None
+        self._restart_books()
         self._report = Report()
+        self._hook_seconds = 0.0
+
+    def _restart_books(self) -> None:
+        momentum = self.config.momentum_correction
+        self._correction = Correction(momentum, self.config.factor_masking) if momentum else None
+        self._ledger = Ledger() if self.config.conservation else None
 
     # -- set-up ------------------------------------------------------------------------------------------------------
 
@@ -142,11 +152,11 @@ class Session:
             scale_in=1.0 / scale,
             scale_out=scale if self.config.op == "sum" else scale / link.size,
             done=lambda job: self._end(unit, job, done),
-            prepare=prepare,
+            prepare=lambda job: self._prepare(unit, job, prepare),
         )
         with self._finished:
             self._open_jobs += 1
-        (self._holding.update if self._holds(unit, job) else self._holding.difference_update)(s.name for s in unit.slots)
+        (self._holding.update if self._holds(unit, job) else self._holding.difference_update)(unit.names)
         self._pending.append((unit, job))
         assert self._engine is not None
         self._engine.submit(job)
@@ -163,8 +173,21 @@ class Session:
         scaler = self.config.scaler
         return float(scaler.get_scale()) if scaler is not None and scaler.is_enabled() else 1.0
 
+    @property
+    def _books(self) -> list[Correction | Ledger]:
+        return [book for book in (self._correction, self._ledger) if book is not None]
+
+    def _prepare(self, unit: Unit, job: Job, prepare: Callable[[], None]) -> None:
+        """On the engine's thread, before a unit is reduced."""
+        prepare()
+        for book in self._books:
+            book.taken(unit, job)
+
     def _end(self, unit: Unit, job: Job, done: Callable[[Job], None]) -> None:
         """On the engine's thread: what a skipped bucket holds, then word to the caller."""
+        if job.error is None and not job.skipped:
+            for book in self._books:
+                book.given(unit, job)
         if job.error is None and job.skipped:
             if self.config.on_non_finite == "raise":
                 job.error = FloatingPointError(f"step {job.step}: {job.label}: {job.outcome}")
@@ -204,6 +227,8 @@ class Session:
                 job.worker.abort()
             else:
                 job.worker.commit()
+                for book in self._books:
+                    book.kept(unit, job, unclaimed)
                 self._give_back(unit, job, unclaimed)
         self._step += 1
 
@@ -252,12 +277,19 @@ class Session:
             "rank": link.rank,
             "size": link.size,
             "residual": {name: self.residual(name) for name in kept},
+            "velocity": {name: self._velocity(name) for name in self._unit_of if self._correction is not None},
             "method": {
                 unit.key: self._workers[unit.index].method_state()
                 for unit in self._units
                 if unit.index in self._workers
             },
         }
+
+    def _velocity(self, name: str) -> torch.Tensor:
+        unit, slot = self._unit_of[name]
+        assert self._correction is not None
+        flat = self._correction.velocity(unit)[slot.start : slot.start + slot.numel]
+        return slot.logical(flat).clone(memory_format=torch.contiguous_format)
 
     def _keeps(self, unit: Unit) -> bool:
         return unit.index in self._workers and self._workers[unit.index].keeps_residual
@@ -280,23 +312,36 @@ class Session:
                 )
         self._settle(keep=False)
         self._workers.clear()
+        self._restart_books()
         mine = [one for one in states if int(one["rank"]) % link.size == link.rank]
         same = int(states[0]["size"]) == link.size
         self._step = int(states[0]["step"])
         for one in mine:
             for name, residual in one["residual"].items():
                 self._load_residual(name, residual)
+            for name, velocity in one.get("velocity", {}).items():
+                self._load_velocity(name, velocity)
             for unit in self._units:
                 if same and unit.key in one["method"]:
                     arrays = {name: (kind, values) for name, (kind, values) in one["method"][unit.key].items()}
                     self._worker(unit, max(self._step, self.config.dense_steps)).set_method_state(arrays)
 
-    def _load_residual(self, name: str, residual: torch.Tensor) -> None:
+    def _place(self, name: str, saved: torch.Tensor) -> tuple[Unit, Slot]:
         if name not in self._unit_of:
             raise ConfigError(f"the saved state has a tensor '{name}', the model has not")
         unit, slot = self._unit_of[name]
-        if tuple(residual.shape) != slot.shape:
-            raise ConfigError(f"'{name}' has shape {tuple(residual.shape)} in the saved state, expected {slot.shape}")
+        if tuple(saved.shape) != slot.shape:
+            raise ConfigError(f"'{name}' has shape {tuple(saved.shape)} in the saved state, expected {slot.shape}")
+        return unit, slot
+
+    def _load_velocity(self, name: str, velocity: torch.Tensor) -> None:
+        unit, slot = self._place(name, velocity)
+        if self._correction is None:
+            raise ConfigError("the saved state has velocities: pass the momentum_correction it was made with")
+        self._correction.velocity(unit)[slot.start : slot.start + slot.numel].add_(slot.flat(velocity))
+
+    def _load_residual(self, name: str, residual: torch.Tensor) -> None:
+        unit, slot = self._place(name, residual)
         worker = self._worker(unit, max(self._step, self.config.dense_steps))
         if worker.keeps_residual:
             worker.write_residual(slot.flat(residual), slot.start, add=True)
@@ -312,9 +357,31 @@ class Session:
 
     # -- seeing that it works ----------------------------------------------------------------------------------------
 
-    def report(self) -> dict[str, float]:
-        """Numbers of the last step and of the whole run on this rank: bytes, rounds, times, density, residual."""
+    def _conservation_error(self) -> float:
+        """The largest difference, over all elements, between what ranks put in and what they got or still hold."""
+        if self._ledger is None:
+            raise ConfigError("no accounts were kept: pass conservation=True")
+        self.settle()
+        worst = largest = 0.0
+        for unit in self._units:
+            sums = self._ledger.missing(unit, self._workers.get(unit.index))
+            if sums is not None:
+                came, went = sums
+                torch.distributed.all_reduce(came, group=self._linked().group)
+                worst = max(worst, float((came - went).abs().max()))
+                largest = max(largest, float(came.abs().max()))
+        return worst / largest if largest else 0.0
+
+    def report(self, *, conservation: bool = False) -> dict[str, float]:
+        """Numbers of the last step and of the whole run on this rank: bytes, rounds, times, density, residual.
+
+        With ``conservation`` (all ranks must ask, and the session must have been made with ``conservation=True``) also
+        ``conservation_error``: the largest difference, over all elements, between what ranks put in and what they got or still
+        hold, in parts of the largest sum. A few 1e-7 are the rounding of sums.
+        """
         numbers = self._report.numbers()
+        if conservation:
+            numbers["conservation_error"] = self._conservation_error()
         norms = [worker.residual_norm for worker in self._workers.values() if worker.keeps_residual]
         numbers["residual_norm"] = float(sum(norm**2 for norm in norms) ** 0.5)
         numbers["step"] = float(self._step)
@@ -327,7 +394,8 @@ class Session:
             return
         elements = sum(unit.numel for unit, _ in self._pending)
         dense = self._step < self.config.dense_steps
-        warning = self._report.note(jobs, elements, dense, self._linked().size)
+        hook_seconds, self._hook_seconds = self._hook_seconds, 0.0
+        warning = self._report.note(jobs, elements, dense, self._linked().size, hook_seconds)
         if warning and self._linked().rank == 0 and self.config.banner:
             print(warning, file=sys.stderr)
         if self.config.on_step is not None:

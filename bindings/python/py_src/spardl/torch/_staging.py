@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -29,40 +30,80 @@ class Direct:
 
 
 class Staged(Direct):
-    """A copy in host memory, pinned for devices; copies run on a stream of their own and are ordered by events."""
+    """A copy in host memory; copies run on a stream of their own and are ordered by events."""
 
-    def __init__(self, buffer: torch.Tensor) -> None:
+    def __init__(self, buffer: torch.Tensor, device: Host) -> None:
         super().__init__(buffer)
-        self._stream: Any = None
-        self._event: Any = None
-        if buffer.device.type == "cpu":
-            self.host = buffer.clone()
-            return
-        self.future = torch.futures.Future(devices=[buffer.device])
-        self._stream = torch.Stream(device=buffer.device)
-        self._stream.wait_stream(torch.accelerator.current_stream(buffer.device))
+        self.future = device.future()
+        self._stream = device.stream()
         with self._stream:
-            self.host = torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=True)
+            self.host = device.room_for(buffer)
             self.host.copy_(buffer, non_blocking=True)
             self._event = self._stream.record_event()
-        buffer.record_stream(self._stream)
+        device.hold(buffer, self._stream)
 
     def arrive(self) -> None:
-        if self._event is not None:
-            self._event.synchronize()
+        self._event.synchronize()
 
     def complete(self) -> None:
-        if self._stream is None:
-            self._buffer.copy_(self.host)
-            self.future.set_result(self._buffer)
-            return
         # The future takes its events from the current streams: the copy back is then waited for by whoever reads the result.
         with self._stream:
             self._buffer.copy_(self.host, non_blocking=True)
             self.future.set_result(self._buffer)
 
 
+class Host:
+    """What staging asks of a device; this one is the CPU, which does everything at once."""
+
+    def future(self) -> torch.futures.Future[torch.Tensor]:
+        """One that knows the device of its result."""
+        return torch.futures.Future()
+
+    def stream(self) -> Any:
+        """A stream for copies, behind everything that the device was told so far."""
+        return _AtOnce()
+
+    def room_for(self, buffer: torch.Tensor) -> torch.Tensor:
+        """Host memory that the device copies to without a detour."""
+        return torch.empty_like(buffer)
+
+    def hold(self, buffer: torch.Tensor, stream: Any) -> None:
+        """Keeps the memory of a buffer from being used again before the stream is done with it."""
+
+
+class Device(Host):
+    """An accelerator of torch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def future(self) -> torch.futures.Future[torch.Tensor]:
+        return torch.futures.Future(devices=[self._device])
+
+    def stream(self) -> Any:
+        stream = torch.Stream(device=self._device)
+        stream.wait_stream(torch.accelerator.current_stream(self._device))
+        return stream
+
+    def room_for(self, buffer: torch.Tensor) -> torch.Tensor:
+        return torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=True)
+
+    def hold(self, buffer: torch.Tensor, stream: Any) -> None:
+        buffer.record_stream(stream)
+
+
+class _AtOnce(contextlib.nullcontext[None]):
+    """A stream, and an event, of a device that never is behind."""
+
+    def record_event(self) -> _AtOnce:
+        return self
+
+    def synchronize(self) -> None:
+        pass
+
+
 def stage(buffer: torch.Tensor, policy: str) -> Direct:
     """The way of a buffer: ``auto`` or ``always`` through host memory."""
-    through_host = policy == "always" or buffer.device.type != "cpu"
-    return Staged(buffer) if through_host else Direct(buffer)
+    if buffer.device.type != "cpu":
+        return Staged(buffer, Device(buffer.device))
+    return Staged(buffer, Host()) if policy == "always" else Direct(buffer)
