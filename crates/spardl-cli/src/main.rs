@@ -15,12 +15,13 @@ mod list;
 mod memory;
 mod method;
 mod output;
+mod shell;
 #[cfg(feature = "train")]
 mod train;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use spardl_kernels::Level;
 
 /// Messages and the tensors of a network are allocated anew in every step. The C library returns such memory to the system and
@@ -74,6 +75,18 @@ enum Command {
     Doctor(doctor::Args),
     /// Answer one question about a method with a table: `spardl ablation list`.
     Ablation(ablation::Args),
+    /// Train a network on many workers (not in this build).
+    #[cfg(not(feature = "train"))]
+    #[command(disable_help_flag = true)]
+    Train(shell::Anything),
+    /// Train the same network with several methods (not in this build).
+    #[cfg(not(feature = "train"))]
+    #[command(disable_help_flag = true)]
+    Compare(shell::Anything),
+    /// Print what lets a shell complete spardl's options: `source <(spardl completions bash)`.
+    Completions(shell::Completions),
+    /// Print the manual page: `spardl man | man -l -`.
+    Man,
     /// Print a page of docs/ that is made from the code.
     #[command(hide = true)]
     Docs(docs::Args),
@@ -84,7 +97,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         // Help and version are answers; everything else is a complaint and fits on one line like all others.
         Err(answer) if is_answer(&answer) => answer.exit(),
-        Err(error) => return output::exit_code(Err(output::bad_usage(&error.to_string()))),
+        Err(error) => return output::exit_code(Err(output::bad_usage(&error))),
     };
     let result = level_can_be_had().and_then(|()| run(cli.command));
     output::exit_code(result)
@@ -106,6 +119,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Compare(args) => train::run_compare(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Ablation(args) => ablation::run(&args),
+        #[cfg(not(feature = "train"))]
+        Command::Train(_) | Command::Compare(_) => Err(shell::not_built_in()),
+        Command::Completions(args) => shell::completions(&args, Cli::command()),
+        Command::Man => shell::man(&Cli::command()),
         Command::Docs(args) => docs::run(&args),
     }
 }

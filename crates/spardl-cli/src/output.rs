@@ -34,14 +34,35 @@ pub(crate) fn bad_request(message: impl ToString) -> anyhow::Error {
     BadRequest(message.to_string()).into()
 }
 
-/// The first sentence of the argument parser's complaint, and where to read on.
-pub(crate) fn bad_usage(complaint: &str) -> anyhow::Error {
+/// The first sentence of the argument parser's complaint, what may have been meant, and where to read on.
+pub(crate) fn bad_usage(error: &clap::Error) -> anyhow::Error {
+    let complaint = error.to_string();
     let first = complaint.trim_start_matches("error: ").lines();
     let sentence: Vec<&str> = first
         .map(str::trim)
         .take_while(|line| !line.is_empty())
         .collect();
-    bad_request(format!("{} (see --help)", sentence.join(" ")))
+    let sentence = sentence.join(" ");
+    bad_request(match suggestion(error) {
+        Some(meant) => format!("{sentence}; did you mean '{meant}'? (see --help)"),
+        None => format!("{sentence} (see --help)"),
+    })
+}
+
+/// What the argument parser thinks was meant: the nearest of what it knows.
+fn suggestion(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue};
+    let kinds = [
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedValue,
+    ];
+    kinds.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(meant) => Some(meant.clone()),
+        // The nearest comes last.
+        ContextValue::Strings(meant) => meant.last().cloned(),
+        _ => None,
+    })
 }
 
 /// The arguments of this call, for headers; what is not UTF-8 has replacement characters.
