@@ -1,8 +1,10 @@
 //! `spardl docs`: prints the pages of docs/ that are made from the registry and from the ablations.
 
+mod bars;
+
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use spardl_algos::Options;
@@ -30,17 +32,23 @@ enum Page {
         /// The page as it is.
         page: PathBuf,
     },
+    /// docs/step-time.svg, from the tables of docs/network.md.
+    StepTime {
+        /// The page with the tables.
+        page: PathBuf,
+    },
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.page {
         Page::Algorithms => print(&algorithms()?),
-        Page::Ablations { page } => {
-            let text =
-                fs::read_to_string(page).with_context(|| format!("reading {}", page.display()))?;
-            print(&refreshed(&text)?)
-        }
+        Page::Ablations { page } => print(&refreshed(&read(page)?)?),
+        Page::StepTime { page } => print(&bars::picture(&read(page)?)?),
     }
+}
+
+fn read(page: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(page).with_context(|| format!("reading {}", page.display()))
 }
 
 /// Numbers of workers in the tables.

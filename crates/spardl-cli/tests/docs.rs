@@ -39,6 +39,17 @@ fn the_page_of_ablations_has_every_ablation_with_its_output() {
     }
 }
 
+#[test]
+fn the_picture_of_step_times_shows_the_tables_of_the_page() {
+    let (path, _) = page("network.md");
+    let (_, committed) = page("step-time.svg");
+    assert!(
+        committed == spardl(&["docs", "step-time", &path.to_string_lossy()]),
+        "docs/step-time.svg is stale; refresh it with\n  \
+         cargo run --release -p spardl-cli -- docs step-time docs/network.md > docs/step-time.svg"
+    );
+}
+
 /// About a minute: `cargo test --release -p spardl-cli --test docs -- --ignored`.
 #[test]
 #[ignore = "runs all ablations at full size"]
