@@ -82,7 +82,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
         .context("writing to stdout")
 }
 
-/// Writes a line of words to stderr.
+/// Writes a message, one line, to stderr.
 #[cfg(feature = "train")]
 pub(crate) fn say(line: &str) {
     write_line(line);

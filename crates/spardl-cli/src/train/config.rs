@@ -68,7 +68,7 @@ pub(crate) struct Config {
     /// Tokens of a sequence, for text.
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) length: Option<usize>,
-    /// Words that are told apart, for text.
+    /// Size of the vocabulary, for text: the most frequent words keep a number of their own, the others share one.
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) vocabulary: Option<usize>,
     /// What a token of plain text is.

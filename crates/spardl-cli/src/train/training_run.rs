@@ -63,7 +63,7 @@ impl TrainingRun {
     pub(crate) fn about_data(&self) -> String {
         let (train, test) = (self.data.train.len(), self.data.test.len());
         format!(
-            "{}: {train} samples to learn from, {test} to be tested on",
+            "{}: {train} training samples, {test} test samples",
             self.config.dataset
         )
     }

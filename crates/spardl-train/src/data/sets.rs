@@ -73,7 +73,7 @@ pub const SETS: &[Set] = &[
     Set {
         name: "synthetic",
         title: "the synthetic images",
-        about: "generated images of 10 kinds: a smooth pattern, shifted, under noise; 1 x 16 x 16, 8192 to learn from, 2048 to test",
+        about: "generated images of 10 kinds: a smooth pattern, shifted, under noise; 1 x 16 x 16, 8192 for training, 2048 for the test",
         expects: "nothing",
         source: "it is made from the seed",
         open: synthetic::images,
@@ -89,7 +89,7 @@ pub const SETS: &[Set] = &[
     Set {
         name: "synthetic-reviews",
         title: "the synthetic reviews",
-        about: "generated sequences of 20 to 40 words, good or bad, 4096 to learn from, 1024 to test",
+        about: "generated sequences of 20 to 40 words, good or bad, 4096 for training, 1024 for the test",
         expects: "nothing",
         source: "it is made from the seed",
         open: synthetic_text::reviews,
