@@ -32,7 +32,7 @@ def draw(task: str, rows: dict[str, list[float]]) -> str:
         return LEFT + (WIDTH - LEFT - RIGHT) * epoch / max(epochs - 1, 1)
 
     def y(loss: float) -> float:
-        return TOP + (HEIGHT - TOP - BOTTOM) * (high - loss) / (high - low)
+        return TOP + (HEIGHT - TOP - BOTTOM) * (high - loss) / max(high - low, 1e-9)
 
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">']
     parts.append(f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>')

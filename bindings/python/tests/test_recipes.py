@@ -1,11 +1,14 @@
 """Every recipe of examples/python runs, as its header says, with few steps."""
 
+import gzip
+import json
 import os
 import pathlib
 import random
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from ranks import recipe, run
@@ -55,6 +58,40 @@ def test_accelerate() -> None:
 
 def test_lightning() -> None:
     assert "15 steps" in start(2, "lightning_loop.py", "--steps", "15")
+
+
+BENCH = str(pathlib.Path(__file__).parents[1] / "bench")
+
+
+def experiment(rank: int, size: int, directory: str) -> list[dict[str, Any]]:
+    sys.path.insert(0, BENCH)
+    import experiments
+    import tasks
+
+    task = tasks.TASKS["mnist"]
+    data = task.load(pathlib.Path(directory))
+    rows = [row for row in task.rows if row.name in ("dense", "hand-over (rule B)")]
+    return [{"task": task.name, "row": row.name, "seed": 1, **experiments.train(task, row, 1, data)} for row in rows]
+
+
+def test_experiments_run_are_tabled_and_drawn(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, generator = tmp_path / "mnist", random.Random(0)
+    folder.mkdir()
+    for kind, rows in (("train", 320), ("t10k", 40)):
+        with gzip.open(folder / f"{kind}-images-idx3-ubyte.gz", "wb") as file:
+            file.write(bytes(16) + generator.randbytes(784 * rows))
+        with gzip.open(folder / f"{kind}-labels-idx1-ubyte.gz", "wb") as file:
+            file.write(bytes(8) + bytes(row % 10 for row in range(rows)))
+    out = tmp_path / "results.jsonl"
+    out.write_text("".join(json.dumps(one) + "\n" for one in run(2, experiment, str(tmp_path))[0]))
+    monkeypatch.syspath_prepend(BENCH)
+    import chart
+    import experiments
+
+    task = experiments.TASKS["mnist"]
+    table = experiments.summary(task, experiments.read(out, task))
+    assert table.count("\n") == 3 and "| hand-over (rule B) |" in table
+    assert chart.draw("mnist", chart.curves("mnist", out)).count("<polyline") == 2
 
 
 def test_numpy_over_mpi() -> None:
