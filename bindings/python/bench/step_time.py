@@ -45,8 +45,8 @@ def models(rank: int) -> dict[str, tuple[DDP, spardl.torch.State | None]]:
     made: dict[str, tuple[DDP, spardl.torch.State | None]] = {"dense gloo": (DDP(Weights(rank), **VIEW), None)}
     # One bucket: with several, torch's hook did not come to an end over gloo.
     power = DDP(Weights(rank), bucket_cap_mb=1000, **VIEW)
-    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
-    power.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    low_rank = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
+    power.register_comm_hook(low_rank, powerSGD_hook.powerSGD_hook)
     made["powerSGD rank 4"] = (power, None)
     for method in ("spardl", "spardl-bf16"):
         ddp = DDP(Weights(rank), **VIEW)
