@@ -42,6 +42,9 @@ pub(crate) fn resume<T: Transport>(
         }
         let (step, dir) = (checkpoint.step(), checkpoint.dir().display());
         watch.note(&format!("going on after step {step}: {dir}"));
+        if learner.may_lose() {
+            watch.note("the method does not keep all that it does not deliver: part of what waits from before will be lost");
+        }
     }
     Ok(progress)
 }

@@ -297,3 +297,49 @@ fn a_state_of_another_gradient_is_refused() {
         Ok(())
     });
 }
+
+#[test]
+fn what_waits_goes_out_at_once_with_a_method_that_keeps_nothing() {
+    let workers = 3;
+    let (len, plain) = (40, |rank: u32, step| gradient(rank, step, 40));
+    let ended = on_all(workers, |rank, mut transport| {
+        let sum = |method: &str| Reducer::builder(method).density(0.1).op(Op::Sum);
+        let mut sparse = sum("spardl").build(&mut transport, len)?;
+        sparse.all_reduce(&mut plain(rank, 0))?;
+        let residual = sparse.residual(0).to_vec();
+        let saved = sparse.save();
+        drop(sparse);
+        let mut dense = sum("dense").build(&mut transport, len)?;
+        assert_eq!(dense.restore(&saved)?, Restored::Residual);
+        // Nothing is lost by a step that is taken back, or by stopping before the next one.
+        dense.begin(0, &plain(rank, 9))?;
+        dense.wait()?;
+        dense.discard();
+        assert_eq!(dense.save().buckets[0].state.residual, residual);
+        let again = dense.save();
+        assert_eq!(dense.restore(&again)?, Restored::Exact);
+        let (mut first, mut second) = (plain(rank, 1), plain(rank, 2));
+        dense.all_reduce(&mut first)?;
+        dense.all_reduce(&mut second)?;
+        assert!(dense.save().buckets[0].state.residual.is_empty());
+        Ok((residual, first, second))
+    });
+    let total = |values: &dyn Fn(u32) -> Vec<f32>| -> Vec<f32> {
+        let all: Vec<Vec<f32>> = (0..workers).map(values).collect();
+        (0..len as usize)
+            .map(|i| all.iter().map(|values| values[i]).sum())
+            .collect()
+    };
+    // Integers: sums are exact in any order.
+    let waited = total(&|rank| ended[rank as usize].0.clone());
+    assert!(waited.iter().any(|value| *value != 0.0));
+    let delivered: Vec<f32> = total(&|rank| plain(rank, 1))
+        .iter()
+        .zip(&waited)
+        .map(|(gradient, waited)| gradient + waited)
+        .collect();
+    for (_, first, second) in &ended {
+        assert_eq!(first, &delivered);
+        assert_eq!(second, &total(&|rank| plain(rank, 2)));
+    }
+}

@@ -127,17 +127,24 @@ impl<T: Transport> Learner<'_, T> {
         Ok(())
     }
 
+    /// Does something wait that the method may lose?
+    pub(crate) fn may_lose(&self) -> bool {
+        let mut waits = (0..self.reducer.buckets()).flat_map(|b| self.reducer.residual(b));
+        !self.reducer.method().laws().conserves && waits.any(|value| *value != 0.0)
+    }
+
     /// The buckets as they were.
     fn exact(&self, inherited: Inherited) -> Vec<SavedBucket> {
         let methods = inherited.methods.into_iter().enumerate();
         let buckets = methods.map(|(bucket, method)| {
-            let range = self.reducer.range(bucket);
+            let waits = &inherited.residual[self.reducer.range(bucket)];
+            let nothing = waits.iter().all(|value| *value == 0.0);
             SavedBucket {
-                len: range.len() as u64,
+                len: waits.len() as u64,
                 state: State {
-                    residual: match self.reducer.residual(bucket).is_empty() {
+                    residual: match nothing && self.reducer.residual(bucket).is_empty() {
                         true => Vec::new(),
-                        false => inherited.residual[range].to_vec(),
+                        false => waits.to_vec(),
                     },
                     method,
                 },

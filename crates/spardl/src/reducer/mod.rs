@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spardl_core::{
-    Algorithm, ConfigError, Density, Gradient, Input, Layout, Parallel, Update, World,
+    Algorithm, ConfigError, Density, Gradient, Input, Layout, Outcome, Parallel, Update, World,
 };
 use spardl_drive::{BucketId, DriveError, Driver, Transport};
 
@@ -33,6 +33,10 @@ pub struct Reducer<T> {
     warming_up: bool,
     stage: Stage,
     step: u64,
+    /// Per bucket, what was restored and the method has no residual for: it goes out with the next step. Empty: nothing waits.
+    waiting: Vec<Vec<f32>>,
+    /// The buckets that have an update in the current step.
+    updated: Vec<usize>,
 }
 
 /// Where the current step is.
@@ -74,6 +78,8 @@ impl<T: Transport> Reducer<T> {
             driver,
             algorithm,
             threads,
+            waiting: vec![Vec::new(); layouts.len()],
+            updated: Vec::new(),
             layouts,
             density,
             op,
@@ -150,7 +156,18 @@ impl<T: Transport> Reducer<T> {
             Stage::Idle | Stage::Begun => {}
             Stage::Undecided | Stage::Dropped => return Err(self.out_of_turn("begin")),
         }
-        let gradient = gradient.into();
+        let (gradient, waiting) = (gradient.into(), &self.waiting[bucket]);
+        let with_waiting: Vec<f32> = match waiting.len() == gradient.len() {
+            true => (0..)
+                .zip(waiting)
+                .map(|(i, w)| gradient.get(i) + w)
+                .collect(),
+            false => Vec::new(),
+        };
+        let gradient = match with_waiting.is_empty() {
+            true => gradient,
+            false => with_waiting.as_slice().into(),
+        };
         let k = self.density.entries(gradient.len());
         let input = Input::new(gradient, k, self.step).finite(finite);
         self.stage = Stage::Begun;
@@ -176,6 +193,9 @@ impl<T: Transport> Reducer<T> {
             false => Stage::Dropped,
         };
         self.step += 1;
+        let updated = report.buckets.iter();
+        let updated = updated.filter(|bucket| bucket.outcome == Outcome::Updated);
+        self.updated = updated.map(|bucket| bucket.bucket.index()).collect();
         let done = report.buckets.iter().map(|done| done.bucket);
         let nnz = done.clone().map(|bucket| self.driver.update(bucket).nnz());
         let len = done.map(|bucket| self.layouts[bucket.index()].len() as usize);
@@ -190,7 +210,12 @@ impl<T: Transport> Reducer<T> {
     /// When no step was waited for; nothing changes.
     pub fn commit(&mut self) -> Result<(), Error> {
         match self.stage {
-            Stage::Undecided => self.driver.commit()?,
+            Stage::Undecided => {
+                self.driver.commit()?;
+                for bucket in self.updated.drain(..) {
+                    self.waiting[bucket] = Vec::new();
+                }
+            }
             Stage::Dropped => {}
             Stage::Idle | Stage::Begun => return Err(self.out_of_turn("commit")),
         }

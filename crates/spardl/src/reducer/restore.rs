@@ -1,6 +1,6 @@
 //! What a reducer saves, and how it goes on from it.
 
-use spardl_core::ConfigError;
+use spardl_core::{Collective, ConfigError, State};
 use spardl_drive::Transport;
 
 use super::Reducer;
@@ -9,11 +9,12 @@ use crate::saved::{Saved, SavedBucket};
 
 /// How much of a saved state a reducer could go on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Restored {
     /// All of it: the next steps have the bits of a run that was never stopped.
     Exact,
     /// The residual. The method or the buckets are others, so thresholds and partitions restart; a method that keeps no residual
-    /// drops it.
+    /// sends it with the next step.
     Residual,
     /// The number of the step. It was saved in a warm-up that this reducer has left.
     Step,
@@ -22,10 +23,17 @@ pub enum Restored {
 impl<T: Transport> Reducer<T> {
     /// Everything that lives on from step to step.
     pub fn save(&self) -> Saved {
-        let collectives = self.layouts.iter().zip(self.driver.collectives());
-        let buckets = collectives.map(|(layout, collective)| SavedBucket {
-            len: layout.len().into(),
-            state: collective.state(),
+        let collectives = self.driver.collectives().iter().zip(&self.waiting);
+        let collectives = self.layouts.iter().zip(collectives);
+        let buckets = collectives.map(|(layout, (collective, waiting))| {
+            let mut state = collective.state();
+            if !waiting.is_empty() {
+                state.residual.clone_from(waiting);
+            }
+            SavedBucket {
+                len: layout.len().into(),
+                state,
+            }
         });
         Saved {
             method: self.algorithm.describe(),
@@ -50,8 +58,17 @@ impl<T: Transport> Reducer<T> {
             Restored::Step
         } else if same_buckets && saved.method == self.algorithm.describe() {
             let collectives = self.driver.collectives_mut().iter_mut();
-            for (collective, bucket) in collectives.zip(&saved.buckets) {
-                collective.restore(&bucket.state)?;
+            let places = collectives.zip(&mut self.waiting);
+            for ((collective, waiting), bucket) in places.zip(&saved.buckets) {
+                let State { residual, method } = &bucket.state;
+                match collective.residual().is_empty() {
+                    false => collective.restore(&bucket.state)?,
+                    true => {
+                        let (residual, method) = (Vec::new(), method.clone());
+                        collective.restore(&State { residual, method })?;
+                    }
+                }
+                *waiting = waiting_beside(collective, residual)?;
             }
             Restored::Exact
         } else {
@@ -82,11 +99,23 @@ impl<T: Transport> Reducer<T> {
         }
         let ranges: Vec<_> = (0..self.buckets()).map(|b| self.range(b)).collect();
         let collectives = self.driver.collectives_mut().iter_mut();
-        for (collective, range) in collectives.zip(ranges) {
+        for ((collective, waiting), range) in collectives.zip(&mut self.waiting).zip(ranges) {
             if !collective.residual().is_empty() {
-                collective.restore_residual(&all[range])?;
+                collective.restore_residual(&all[range.clone()])?;
             }
+            *waiting = waiting_beside(collective, &all[range])?;
         }
         Ok(())
+    }
+}
+
+/// What of a residual has to wait beside a collective that keeps none; nothing when it is all zeros.
+fn waiting_beside(collective: &Collective, residual: &[f32]) -> Result<Vec<f32>, ConfigError> {
+    if !collective.residual().is_empty() || residual.iter().all(|value| *value == 0.0) {
+        return Ok(Vec::new());
+    }
+    match residual.iter().position(|value| !value.is_finite()) {
+        Some(index) => Err(ConfigError::NonFiniteResidual { index }),
+        None => Ok(residual.to_vec()),
     }
 }
