@@ -1,8 +1,9 @@
 //! Who started this process, as the environment tells, and what moves the rounds.
 
 use std::env;
+use std::time::Duration;
 
-use crate::job::Job;
+use crate::job::{Job, agree, identity};
 use crate::output::{AlreadyReported, bad_request};
 
 /// What moves the rounds between workers.
@@ -155,8 +156,13 @@ pub(crate) fn is_silent() -> bool {
     Launcher::detect().is_some_and(|launcher| launcher.is_silent())
 }
 
-/// Joins the MPI job when that is asked for; `None`: workers are threads.
-pub(crate) fn connect(choice: TransportChoice) -> anyhow::Result<Option<Job>> {
+/// Joins the MPI job when that is asked for, and sees that all ranks run the same command of the same build; `None`: workers are
+/// threads. From the start of MPI on, ranks wait no longer than `patience` for each other.
+pub(crate) fn connect(
+    choice: TransportChoice,
+    command: &str,
+    patience: Duration,
+) -> anyhow::Result<Option<Job>> {
     let launcher = Launcher::detect();
     let refuse = |message: String| match &launcher {
         Some(launcher) if launcher.is_silent() => AlreadyReported(2).into(),
@@ -180,12 +186,13 @@ pub(crate) fn connect(choice: TransportChoice) -> anyhow::Result<Option<Job>> {
         let message = format!("this spardl was built without MPI: build it with '{BUILD}'");
         return Err(refuse(message));
     };
-    let job = Job::join()?;
+    let mut job = Job::join(patience)?;
     let ranks = job.world().size();
     match launcher.as_ref().and_then(|l| l.mismatch(ranks, &library)) {
-        Some(message) => Err(refuse(message)),
-        None => Ok(Some(job)),
+        Some(message) => return Err(refuse(message)),
+        None => agree(&mut job, Ok(identity(command)))?,
     }
+    Ok(Some(job))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The command `spardl`: train with, list, explain and bench methods of sparse all-reduce.
 //!
-//! Results go to stdout, messages to stderr. Exit codes: 0 success, 1 a run that failed, 2 a request that cannot be met.
+//! Results go to stdout, messages to stderr. Exit codes: 0 success, 1 a run that failed, 2 a request that cannot be met, 130
+//! a run that a signal stopped.
 
 #![forbid(unsafe_code)]
 

@@ -117,9 +117,14 @@ pub(crate) fn complain(error: &anyhow::Error, place: &str) -> u8 {
     }
     let line = format!("{error:#}").replace('\n', " ");
     write_line(&format!("spardl: {place}{line}"));
-    if error.downcast_ref::<BadRequest>().is_some() {
-        2
-    } else {
-        1
+    code(error)
+}
+
+/// The exit code of an error.
+pub(crate) fn code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref() {
+        Some(AlreadyReported(code)) => *code,
+        None if error.downcast_ref::<BadRequest>().is_some() => 2,
+        None => 1,
     }
 }

@@ -326,3 +326,24 @@ fn arguments_that_are_not_utf_8_are_refused_in_one_line() {
         assert_eq!(text.lines().count(), 1, "{text}");
     }
 }
+
+#[test]
+fn gradients_whose_sum_overflows_are_said_to() {
+    let npy = scratch("overflow").join("huge.npy");
+    let mut bytes = Vec::new();
+    let options = npyz::WriteOptions::new().default_dtype().shape(&[2, 100]);
+    let mut writer = options.writer(&mut bytes).begin_nd().expect("a writer");
+    writer.extend([f32::MAX; 200]).expect("values");
+    writer.finish().expect("a file");
+    fs::write(&npy, &bytes).expect("a file");
+    for method in ["dense", "spardl"] {
+        let file = npy.display();
+        let output = run(&format!(
+            "{TINY} --methods {method} --density 1 --workers 2 --gradients {file}"
+        ));
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{complaint}");
+        assert!(complaint.contains("step 0 was skipped: "), "{complaint}");
+        assert!(!complaint.contains("was called"), "{complaint}");
+    }
+}

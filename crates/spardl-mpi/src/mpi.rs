@@ -48,13 +48,22 @@ impl Mpi {
         Ok(MpiTransport::new(comm))
     }
 
-    /// Measurements of MPI itself, on a communicator of their own. All ranks must call it, as [`Mpi::transport`].
+    /// A transport on `MPI_COMM_WORLD` itself. Nobody is waited for, so the deadline of its first exchange already holds for a
+    /// rank that never comes, and names it. Only where nobody else sends on that communicator, and once.
+    ///
+    /// # Errors
+    /// When MPI fails.
+    pub fn world_transport(&self) -> Result<MpiTransport, MpiError> {
+        Ok(MpiTransport::new(Comm::world(Rc::clone(&self.session))?))
+    }
+
+    /// Measurements of MPI itself, on a communicator of their own. All ranks must call it, as [`Mpi::transport`]; the process
+    /// ends when that takes longer than `limit`.
     ///
     /// # Errors
     /// As [`Mpi::transport`].
-    pub fn yardsticks(&self) -> Result<Yardsticks, MpiError> {
-        let comm = Comm::duplicate_world(Rc::clone(&self.session))?;
-        Ok(Yardsticks::new(comm))
+    pub fn yardsticks(&self, limit: Duration) -> Result<Yardsticks, MpiError> {
+        Ok(Yardsticks::new(self.duplicate(limit)?))
     }
 
     /// A bare loop over these messages, on a communicator of its own. All ranks must call it with the same plan; it waits for
@@ -63,15 +72,17 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::transport`], and when the plans differ.
     pub fn bare_loop(&self, plan: &Plan, limit: Duration) -> Result<BareLoop, MpiError> {
+        BareLoop::new(self.duplicate(limit)?, plan, limit)
+    }
+
+    fn duplicate(&self, limit: Duration) -> Result<Comm, MpiError> {
         let words = format!(
             "MPI_Comm_dup: a rank waits for the others longer than the deadline of {limit:?}; look for a rank that hangs, or give \
              more time"
         );
         let duplicate = || Comm::duplicate_world(Rc::clone(&self.session));
-        let comm = self
-            .session
-            .within(limit, move || words.clone(), duplicate)??;
-        BareLoop::new(comm, plan, limit)
+        self.session
+            .within(limit, move || words.clone(), duplicate)?
     }
 
     /// The name of this machine, as MPI knows it.

@@ -147,7 +147,7 @@ pub(crate) fn library_version() -> String {
     text(|buffer, len| unsafe { ffi::MPI_Get_library_version(buffer, len) })
 }
 
-/// A communicator of our own over all ranks: nobody else's messages can match ours.
+/// A communicator over all ranks: one of our own, where nobody else's messages can match ours, or the world.
 #[derive(Clone, Debug)]
 pub(crate) struct Comm {
     handle: ffi::MPI_Comm,
@@ -157,21 +157,34 @@ pub(crate) struct Comm {
 }
 
 impl Comm {
+    /// The world itself; waits for nobody.
+    pub(crate) fn world(session: Rc<Session>) -> Result<Self, MpiError> {
+        // SAFETY: a handle that MPI defines; the session proves that it may be used.
+        Self::of(unsafe { ffi::RSMPI_COMM_WORLD }, session)
+    }
+
     /// Duplicates the world; all ranks must call it.
     pub(crate) fn duplicate_world(session: Rc<Session>) -> Result<Self, MpiError> {
-        let (mut rank, mut size) = (0, 0);
-        // SAFETY: the session proves that MPI may be called; all pointers are to live variables of the right type, and
-        // the handle is used only after the call that makes it.
+        // SAFETY: the session proves that MPI may be called; the pointer is to a live variable.
         let handle = unsafe {
             let mut handle = ffi::RSMPI_COMM_NULL;
             let code = ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, &mut handle);
             check("MPI_Comm_dup", code)?;
+            handle
+        };
+        Self::of(handle, session)
+    }
+
+    fn of(handle: ffi::MPI_Comm, session: Rc<Session>) -> Result<Self, MpiError> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: the session proves that MPI may be called, the communicator is live, and all pointers are to live variables
+        // of the right type.
+        unsafe {
             let code = ffi::MPI_Comm_set_errhandler(handle, ffi::RSMPI_ERRORS_RETURN);
             check("MPI_Comm_set_errhandler", code)?;
             check("MPI_Comm_rank", ffi::MPI_Comm_rank(handle, &mut rank))?;
             check("MPI_Comm_size", ffi::MPI_Comm_size(handle, &mut size))?;
-            handle
-        };
+        }
         Ok(Self {
             handle,
             rank: rank as u32,

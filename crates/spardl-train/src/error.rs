@@ -60,6 +60,9 @@ pub enum TrainError {
         /// The workers.
         ranks: Vec<Rank>,
     },
+    /// The directory of checkpoints cannot be used; rank 0 looked for all.
+    #[error("{0}")]
+    Directory(String),
     /// There is nothing to go on from.
     #[error("no usable checkpoint in {dir}")]
     NoCheckpoint {

@@ -41,6 +41,7 @@ mod run_identity;
 pub mod schedule;
 pub mod settings;
 mod skips;
+mod stop;
 pub mod store;
 mod training;
 
@@ -49,4 +50,4 @@ pub use data::{Data, Dataset, Task};
 pub use error::{Mismatch, TrainError};
 pub use model::{Model, Score};
 pub use settings::{Run, Settings};
-pub use training::train;
+pub use training::{train, train_until};

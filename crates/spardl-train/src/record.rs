@@ -160,6 +160,9 @@ pub struct Summary {
     pub identical: bool,
     /// A hash of the parameters at the end.
     pub hash: String,
+    /// The step after which the run was stopped from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<u64>,
 }
 
 impl Summary {

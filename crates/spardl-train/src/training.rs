@@ -17,6 +17,8 @@ use crate::record::{EpochRecord, Start, StepRecord, Summary, Watch};
 use crate::resume::resume;
 use crate::run_identity::RunIdentity;
 use crate::skips::SkipPolicy;
+use crate::stop::Stop;
+use crate::store::Lock;
 use crate::{Model, Run, TrainError};
 
 /// Trains one worker's replica to the end of the run.
@@ -31,10 +33,23 @@ pub fn train<T: Transport>(
     transport: T,
     watch: &mut dyn Watch,
 ) -> Result<Summary, TrainError> {
-    let mut training = Training::new(run, model, transport, watch)?;
-    training.resume()?;
-    training.run()?;
-    Ok(training.summary())
+    Training::new(run, model, transport, watch, None)?.finish()
+}
+
+/// As [`train`], and ends early when `stop` says so on some worker: all of them finish the same step and write a checkpoint, where
+/// checkpoints are written. [`Summary::stopped`] then has the step.
+///
+/// # Errors
+/// As [`train`].
+pub fn train_until<T: Transport>(
+    run: &Run<'_>,
+    model: &mut dyn Model,
+    transport: T,
+    watch: &mut dyn Watch,
+    stop: &dyn Fn() -> bool,
+) -> Result<Summary, TrainError> {
+    let stop = Some(Stop::new(stop));
+    Training::new(run, model, transport, watch, stop)?.finish()
 }
 
 /// The loop of one worker.
@@ -46,6 +61,11 @@ struct Training<'a, T> {
     checkpointing: Option<Checkpointing<'a>>,
     skips: SkipPolicy,
     progress: Progress,
+    stop: Option<Stop<'a>>,
+    /// Did somebody want the run to end here?
+    stopped: bool,
+    /// The directory of checkpoints is rank 0's while the run lasts.
+    lock: Option<Lock>,
 }
 
 impl<'a, T: Transport> Training<'a, T> {
@@ -54,6 +74,7 @@ impl<'a, T: Transport> Training<'a, T> {
         model: &'a mut dyn Model,
         transport: T,
         watch: &'a mut dyn Watch,
+        stop: Option<Stop<'a>>,
     ) -> Result<Self, TrainError> {
         let settings = run.settings;
         let world = transport.world();
@@ -77,7 +98,44 @@ impl<'a, T: Transport> Training<'a, T> {
             checkpointing: checkpoints.map(|settings| Checkpointing::new(settings, identity)),
             skips: SkipPolicy::new(settings.on_non_finite),
             progress: Progress::default(),
+            stop,
+            stopped: false,
+            lock: None,
         })
+    }
+
+    fn finish(mut self) -> Result<Summary, TrainError> {
+        self.lock()?;
+        self.resume()?;
+        self.run()?;
+        Ok(self.summary())
+    }
+
+    /// Rank 0 takes the directory of checkpoints for all, before the first step; all hear when it cannot.
+    fn lock(&mut self) -> Result<(), TrainError> {
+        let Some(checkpointing) = &self.checkpointing else {
+            return Ok(());
+        };
+        let store = checkpointing.store();
+        let taken = match self.learner.is_first() {
+            true => store.create().and_then(|()| store.lock()).map(Some),
+            false => Ok(None),
+        };
+        let complaint = taken
+            .as_ref()
+            .err()
+            .map_or_else(String::new, ToString::to_string);
+        let said = self.learner.gather(complaint.as_bytes())?.swap_remove(0);
+        if !said.is_empty() {
+            let complaint = String::from_utf8_lossy(&said).into_owned();
+            return Err(TrainError::Directory(complaint));
+        }
+        self.lock = taken?;
+        if let Some(before) = self.lock.as_ref().and_then(Lock::taken_over_from) {
+            let note = format!("the lock of {before}, which is gone, was taken over");
+            self.watch.note(&note);
+        }
+        Ok(())
     }
 
     /// Goes on from a checkpoint, when that is asked for.
@@ -115,11 +173,24 @@ impl<'a, T: Transport> Training<'a, T> {
                 break;
             }
             self.step(&batch?)?;
+            self.stopped = !self.is_last_step() && self.is_to_stop()?;
             // Before the epoch is closed: closing one early, at the end of a run, must not change a longer run.
             self.checkpoint()?;
             self.close_epoch()?;
+            if self.stopped {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// After a step: is the run to end here, on all workers?
+    fn is_to_stop(&mut self) -> Result<bool, TrainError> {
+        let seconds = self.progress.seconds / self.learner.step().max(1) as f64;
+        match &mut self.stop {
+            Some(stop) => stop.is_agreed(&mut self.learner, seconds),
+            None => Ok(false),
+        }
     }
 
     fn step(&mut self, prepared: &Prepared) -> Result<(), TrainError> {
@@ -189,7 +260,7 @@ impl<'a, T: Transport> Training<'a, T> {
         let moment = Moment {
             epoch_is_whole: self.progress.step_of_epoch >= self.steps_per_epoch(),
             last_step_failed: self.skips.last_step_failed(),
-            is_last_step: self.is_last_step(),
+            is_last_step: self.stopped || self.is_last_step(),
         };
         match &mut self.checkpointing {
             Some(checkpointing) => {
@@ -202,7 +273,8 @@ impl<'a, T: Transport> Training<'a, T> {
     /// Tests and reports when all steps of the epoch, or of the run, are done.
     fn close_epoch(&mut self) -> Result<(), TrainError> {
         let whole = self.progress.step_of_epoch >= self.steps_per_epoch();
-        let cut_short = self.reached_max_steps() && self.progress.step_of_epoch > 0;
+        let ends = self.stopped || self.reached_max_steps();
+        let cut_short = ends && self.progress.step_of_epoch > 0;
         if !whole && !cut_short {
             return Ok(());
         }
@@ -211,7 +283,8 @@ impl<'a, T: Transport> Training<'a, T> {
         let epoch = self.progress.epoch + 1;
         let last = epoch >= settings.epochs || self.reached_max_steps();
         let due = settings.eval_every > 0 && epoch.is_multiple_of(settings.eval_every);
-        let test = match due || last {
+        // Whoever wants the run to end does not wait for a test.
+        let test = match (due || last) && !self.stopped {
             true => Some(evaluate(&mut self.learner, self.run.data)?),
             false => None,
         };
@@ -244,6 +317,7 @@ impl<'a, T: Transport> Training<'a, T> {
             parameters: self.learner.parameters().len(),
             hash: self.learner.hash().to_string(),
             identical: self.progress.epochs.iter().all(|epoch| epoch.identical),
+            stopped: self.stopped.then(|| self.learner.step()),
             epochs: self.progress.epochs,
         }
     }

@@ -433,3 +433,21 @@ proptest! {
         prop_assert!(content);
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_named_with_the_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Store::new(dir.path(), 1);
+    store.begin(7).expect("a directory");
+    let name = rank_file(0, 1);
+    let path = dir.path().join(".step-000000007.partial").join(&name);
+    std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
+    let values = vec![1.0f32; 1 << 20];
+    let mut arrays = Arrays::new(serde_json::json!({}));
+    arrays.insert("residual", values.as_slice());
+    let error = store.write_part(7, &name, &arrays).expect_err("full");
+    let text = error.to_string();
+    assert!(text.contains(&path.display().to_string()), "{text}");
+    assert!(text.contains("No space left"), "{text}");
+}

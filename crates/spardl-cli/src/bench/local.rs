@@ -7,11 +7,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::bail;
 use rustix::time::{ClockId, clock_gettime};
 
-use spardl_core::{Algorithm, MethodStats};
+use spardl_core::{Algorithm, MethodStats, Outcome};
 use spardl_drive::pool;
-use spardl_sim::Cluster;
+use spardl_sim::{Cluster, ClusterReport};
 
 use super::Case;
 use super::accuracy::relative_error;
@@ -74,7 +75,9 @@ pub(super) fn measure(
     let last = u64::from(args.warmup + iterations) - 1;
     for step in 0..=last {
         let inputs = gradients.all(step);
-        let ledger = cluster.step(&inputs, case.k, step)?.ledger;
+        let report = cluster.step(&inputs, case.k, step)?;
+        was_updated(&report, step)?;
+        let ledger = report.ledger;
         let workers = cluster.workers();
         let stats: Vec<MethodStats> = workers.iter().map(|worker| worker.stats()).collect();
         let delivered = workers.first().map_or(0, |worker| worker.update().nnz());
@@ -127,6 +130,14 @@ pub(super) fn measure(
         rounds,
         agreed,
     })
+}
+
+/// A step that was skipped measured nothing.
+pub(super) fn was_updated(report: &ClusterReport, step: u64) -> anyhow::Result<()> {
+    match report.outcomes.iter().find(|o| **o != Outcome::Updated) {
+        Some(Outcome::Skipped(reason)) => bail!("step {step} was skipped: {reason}"),
+        _ => Ok(()),
+    }
 }
 
 /// The yardstick: one pass of `a[i] += b[i]`.

@@ -20,12 +20,13 @@ mod workers;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use spardl_core::{Algorithm, Density, Layout};
+use spardl_drive::driver::DEFAULT_TIMEOUT;
 
 pub(crate) use args::Args;
 
-use crate::job::{Job, agree, neighbours};
+use crate::job::{Job, agree, all_ready, neighbours};
 use crate::launch;
 use crate::output::{bad_request, print};
 use args::Format;
@@ -47,7 +48,9 @@ struct Case<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let Some(mut job) = launch::connect(args.transport)? else {
+    // A deadline that cannot be is refused with the plan, where all ranks hear of it.
+    let patience = Duration::try_from_secs_f64(args.deadline).unwrap_or(DEFAULT_TIMEOUT);
+    let Some(mut job) = launch::connect(args.transport, "bench", patience)? else {
         return bench(&Plan::new(args, None)?, None);
     };
     let ranks = Ranks {
@@ -55,10 +58,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         on_this_host: neighbours(&mut job)?,
     };
     let plan = Plan::new(args, Some(ranks));
-    let claim = plan.as_ref().map(Plan::settings);
-    let claim = claim.map_err(|error| anyhow!("{error:#}"));
-    let result = agree(&mut job, claim).and_then(|()| bench(&plan?, Some(&mut job)));
+    let result = agreed(&mut job, plan).and_then(|plan| bench(&plan, Some(&mut job)));
     job.conclude(result)
+}
+
+/// The plan, when all ranks have the same.
+fn agreed(job: &mut Job, plan: anyhow::Result<Plan>) -> anyhow::Result<Plan> {
+    let plan = all_ready(Some(&mut *job), plan)?;
+    agree(job, Ok(plan.settings()))?;
+    Ok(plan)
 }
 
 fn bench(plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
@@ -68,7 +76,8 @@ fn bench(plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     let rank = world.map(|world| world.rank().get());
     let prints = rank.unwrap_or(0) == 0;
     let progress = Progress::new((cases * plan.methods.len()) as u64, prints)
-        .with_log(args.log_dir.as_deref(), rank.unwrap_or(0))?;
+        .with_log(args.log_dir.as_deref(), rank.unwrap_or(0));
+    let progress = all_ready(job.as_deref_mut(), progress)?;
     if args.format == Format::Text && prints {
         let place = match world {
             Some(world) => format!("workers as {} ranks of an MPI job", world.size()),

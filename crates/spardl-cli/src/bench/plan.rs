@@ -95,7 +95,6 @@ impl Plan {
         } = &self.args;
         let lens: Vec<u32> = self.layouts.iter().map(Layout::len).collect();
         let mut settings = vec![
-            ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("methods", list(self.methods.iter().map(|(name, _)| name))),
             ("elements", list(&lens)),
             ("density", list(density)),
@@ -114,15 +113,14 @@ impl Plan {
             }
             settings.push(("gradients", hasher.finalize().to_hex()[..16].to_owned()));
         }
-        for (_, algorithm) in &self.methods {
-            if let Some(algorithm) = algorithm {
-                settings.push(("configuration", algorithm.describe()));
-            }
-        }
         let owned = settings.into_iter();
-        owned
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+        let owned = owned.map(|(name, value)| (name.to_owned(), value));
+        let methods = self.methods.iter();
+        let configurations = methods.filter_map(|(name, algorithm)| {
+            let line = algorithm.as_ref()?.describe();
+            Some((format!("configuration of {name}"), line))
+        });
+        owned.chain(configurations).collect()
     }
 }
 

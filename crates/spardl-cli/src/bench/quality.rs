@@ -1,9 +1,11 @@
 //! Is the result right? Agreement and conservation on integer-valued gradients, where `==` is the test.
 
-use spardl_core::{Algorithm, Outcome, Update};
+use anyhow::Context;
+use spardl_core::{Algorithm, Update};
 use spardl_sim::Cluster;
 
 use super::Case;
+use super::local::was_updated;
 
 /// What the check found.
 #[derive(Clone, Copy, Debug)]
@@ -45,13 +47,7 @@ pub(super) fn measure(case: &Case<'_>, algorithm: &dyn Algorithm) -> anyhow::Res
                 .for_each(|(g, sum)| *sum += f64::from(*g));
         }
         let report = cluster.step(&gradients, case.k, step)?;
-        anyhow::ensure!(
-            report
-                .outcomes
-                .iter()
-                .all(|outcome| *outcome == Outcome::Updated),
-            "the check step was skipped"
-        );
+        was_updated(&report, step).context("the check on integers")?;
         let first = cluster.workers()[0].update();
         for worker in &cluster.workers()[1..] {
             quality.wrong += differences(first, worker.update(), len);

@@ -5,6 +5,7 @@ mod machine;
 mod text;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use spardl_kernels::Level;
@@ -13,6 +14,9 @@ use crate::job::Job;
 use crate::launch::{Launcher, forgotten_srun};
 use crate::output::print;
 use links::Link;
+
+/// How long ranks wait for each other.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How to look.
 #[derive(Clone, Debug, clap::Args)]
@@ -77,7 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let launcher = Launcher::detect();
     // Nobody to talk to without a launcher: MPI need not start for that.
     let mut job = match (&launcher, Job::library()) {
-        (Some(_), Some(_)) => Some(Job::join()?),
+        (Some(_), Some(_)) => Some(Job::join(PATIENCE)?),
         _ => None,
     };
     let result = examine(launcher.as_ref(), job.as_mut()).and_then(|findings| {

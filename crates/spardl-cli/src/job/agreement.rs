@@ -1,135 +1,225 @@
-//! Have all ranks of a job been asked for the same?
+//! Have all ranks of a job been asked for the same, and can all of them do it?
 
-use std::{env, fs};
+use serde::{Deserialize, Serialize};
 
 use super::Job;
-use crate::output::{AlreadyReported, bad_request, complain};
+use crate::output::{self, AlreadyReported, complain};
 
 /// What has to be the same on all ranks, as name and value.
 pub(crate) type Settings = Vec<(String, String)>;
 
-/// The setting that says which build a rank runs, and its value where the file cannot be read.
-const BUILD: &str = "build";
-const UNKNOWN: &str = "unknown";
+/// What a rank says: what it was asked for, or why it cannot.
+type Claim = Result<Settings, Refusal>;
 
-/// A hash of the executable: two builds of the same version may differ.
-fn build() -> String {
-    let file = env::current_exe().and_then(fs::read);
-    file.map_or_else(
-        |_| UNKNOWN.to_owned(),
-        |bytes| blake3::hash(&bytes).to_hex()[..16].to_owned(),
-    )
+/// Why a rank cannot go on, and the exit code for that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Refusal {
+    code: u8,
+    text: String,
 }
 
-/// A rank that does not know its build may well have the one of the others: then none is compared.
-fn forgive_unknown_builds(claims: &mut [Result<Settings, String>]) {
-    let builds = claims.iter_mut().flatten().flatten();
-    let mut builds: Vec<_> = builds.filter(|(name, _)| name == BUILD).collect();
-    if builds.iter().any(|(_, value)| value == UNKNOWN) {
-        for (_, value) in &mut builds {
-            UNKNOWN.clone_into(value);
+impl Refusal {
+    fn of(error: &anyhow::Error) -> Self {
+        Self {
+            code: output::code(error),
+            text: format!("{error:#}"),
         }
+    }
+
+    /// The ranks were asked for different things.
+    const fn differ(text: String) -> Self {
+        Self { code: 2, text }
     }
 }
 
-/// Compares what all ranks were asked for. Rank 0 says which rank is the odd one out, and all ranks stop.
+/// The command that a rank runs, and its build: two builds of the same version may differ.
+pub(crate) fn identity(command: &str) -> Settings {
+    let build = option_env!("SPARDL_BUILD").unwrap_or("unknown");
+    let version = env!("CARGO_PKG_VERSION");
+    let pairs = [("command", command), ("version", version), ("build", build)];
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
+}
+
+/// Compares what all ranks were asked for. Rank 0 says which rank is the odd one out, and all ranks stop with the same exit code.
 ///
 /// # Errors
 /// When any rank's request differs or cannot be met; everything was said then.
 pub(crate) fn agree(job: &mut Job, mine: anyhow::Result<Settings>) -> anyhow::Result<()> {
-    let mut claim: Result<Settings, String> = mine.map_err(|error| format!("{error:#}"));
-    if let Ok(settings) = &mut claim {
-        settings.insert(0, (BUILD.to_owned(), build()));
+    compare(job, &mine.map_err(|error| Refusal::of(&error)))
+}
+
+/// Goes on when all ranks could do their part; otherwise all of them stop with the same exit code, and the cause is said once.
+///
+/// # Errors
+/// When some rank could not; everything was said then.
+pub(crate) fn all_ready<T>(job: Option<&mut Job>, mine: anyhow::Result<T>) -> anyhow::Result<T> {
+    if let Some(job) = job {
+        let claim = mine.as_ref().map(|_| Settings::new());
+        compare(job, &claim.map_err(Refusal::of))?;
     }
-    let all = job.gather(&serde_json::to_vec(&claim)?)?;
+    mine
+}
+
+fn compare(job: &mut Job, claim: &Claim) -> anyhow::Result<()> {
+    let all = job.gather(&serde_json::to_vec(claim)?)?;
     let claims = all
         .iter()
         .map(|claim| serde_json::from_slice(claim))
-        .collect::<Result<Vec<Result<Settings, String>>, _>>();
+        .collect::<Result<Vec<Claim>, _>>();
     let complaint = match claims {
-        Ok(mut claims) => {
-            forgive_unknown_builds(&mut claims);
-            odd_one_out(&claims)
+        Ok(claims) => odd_one_out(&claims),
+        Err(_) => {
+            let text = "the ranks run different versions of spardl";
+            Some(Refusal::differ(text.to_owned()))
         }
-        Err(_) => Some("the ranks run different versions of spardl".to_owned()),
     };
-    let Some(complaint) = complaint else {
+    let Some(Refusal { code, text }) = complaint else {
         return Ok(());
     };
     if job.prints() {
-        complain(&bad_request(complaint), "");
+        complain(&anyhow::Error::msg(text), "");
     }
     // Nobody leaves before rank 0 has spoken: the launcher ends a job when its first rank ends badly.
     job.barrier()?;
-    Err(AlreadyReported(2).into())
+    Err(AlreadyReported(code).into())
 }
 
 /// What is wrong with the claims of the ranks, if anything is.
-fn odd_one_out(claims: &[Result<Settings, String>]) -> Option<String> {
-    let same = |claim: &Result<Settings, String>| claims.iter().filter(|c| *c == claim).count();
+fn odd_one_out(claims: &[Claim]) -> Option<Refusal> {
+    let same = |claim: &Claim| claims.iter().filter(|c| *c == claim).count();
     // The most frequent one; of equally frequent ones, that of the lowest rank.
     let usual = claims.iter().rev().max_by_key(|claim| same(claim))?;
     let odd: Vec<usize> = (0..claims.len()).filter(|&r| claims[r] != *usual).collect();
     let Some(&first) = odd.first() else {
         return usual.as_ref().err().cloned();
     };
-    let what = match (&claims[first], usual) {
-        (Err(error), _) => error.clone(),
-        (Ok(_), Err(error)) => format!("can run, but the others cannot: {error}"),
+    let Refusal { code, text } = match (&claims[first], usual) {
+        (Err(refusal), _) => refusal.clone(),
+        (Ok(_), Err(Refusal { code, text })) => Refusal {
+            code: *code,
+            text: format!("can run, but the others cannot: {text}"),
+        },
         (Ok(odd), Ok(usual)) => {
-            let pairs = odd.iter().zip(usual).filter(|(a, b)| a != b);
-            let words = pairs.map(|((name, a), (_, b))| format!("{name} {a} (the others: {b})"));
-            let words: Vec<String> = words.collect();
-            format!("runs with {}", words.join(", "))
+            let words = differences(odd, usual).join(", ");
+            Refusal::differ(format!("runs with {words}"))
         }
     };
     let more = match odd.len() - 1 {
         0 => String::new(),
         more => format!("; {more} more differ"),
     };
-    Some(format!("rank {first}: {what}{more}"))
+    let text = format!("rank {first}: {text}{more}");
+    Some(Refusal { code, text })
+}
+
+/// The settings that differ, by name: an option may be set on one side only.
+fn differences(odd: &Settings, usual: &Settings) -> Vec<String> {
+    let value = |settings: &Settings, name: &str| {
+        let found = settings.iter().find(|(other, _)| other == name);
+        found.map_or_else(|| "unset".to_owned(), |(_, value)| value.clone())
+    };
+    let is_new = |name: &&String| odd.iter().all(|(other, _)| other != *name);
+    let more = usual.iter().map(|(name, _)| name).filter(is_new);
+    let names = odd.iter().map(|(name, _)| name).chain(more);
+    let differs = names.filter_map(|name| {
+        let (odd, usual) = (value(odd, name), value(usual, name));
+        (odd != usual).then(|| format!("{name} {odd} (the others: {usual})"))
+    });
+    differs.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn claim(density: &str) -> Result<Settings, String> {
-        let pairs = [("version", "1"), ("density", density)];
-        Ok(pairs.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec())
+    fn claim(density: &str) -> Claim {
+        Ok(settings(&[("version", "1"), ("density", density)]))
+    }
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        let owned = pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        owned.collect()
+    }
+
+    fn says(claims: &[Claim]) -> Option<(u8, String)> {
+        odd_one_out(claims).map(|refusal| (refusal.code, refusal.text))
+    }
+
+    fn refused(code: u8, text: &str) -> Option<(u8, String)> {
+        Some((code, text.to_owned()))
     }
 
     #[test]
-    fn builds_are_compared_where_all_ranks_know_theirs() {
-        let claim = |value: &str| Ok(vec![(BUILD.to_owned(), value.to_owned())]);
-        let mut known = [claim("a"), claim("b")];
-        forgive_unknown_builds(&mut known);
+    fn another_command_is_named() {
+        let train = Ok(identity("train"));
+        assert_eq!(says(&[train.clone(), train.clone()]), None);
         assert_eq!(
-            odd_one_out(&known).as_deref(),
-            Some("rank 1: runs with build b (the others: a)")
+            says(&[train.clone(), Ok(identity("bench")), train]),
+            refused(2, "rank 1: runs with command bench (the others: train)")
         );
-        let mut one_unknown = [claim("a"), claim(UNKNOWN), claim("b")];
-        forgive_unknown_builds(&mut one_unknown);
-        assert_eq!(odd_one_out(&one_unknown), None);
     }
 
     #[test]
     fn the_rank_that_differs_is_named_with_what_differs() {
-        assert_eq!(odd_one_out(&[claim("0.01"), claim("0.01")]), None);
-        let two = odd_one_out(&[claim("0.01"), claim("0.02")]);
+        assert_eq!(says(&[claim("0.01"), claim("0.01")]), None);
         assert_eq!(
-            two.as_deref(),
-            Some("rank 1: runs with density 0.02 (the others: 0.01)")
+            says(&[claim("0.01"), claim("0.02")]),
+            refused(2, "rank 1: runs with density 0.02 (the others: 0.01)")
         );
-        let first = odd_one_out(&[claim("1"), claim("2"), claim("2")]);
         assert_eq!(
-            first.as_deref(),
-            Some("rank 0: runs with density 1 (the others: 2)")
+            says(&[claim("1"), claim("2"), claim("2")]),
+            refused(2, "rank 0: runs with density 1 (the others: 2)")
         );
-        let refused = Err("no such method".to_owned());
-        let all = odd_one_out(&[refused.clone(), refused.clone()]);
-        assert_eq!(all.as_deref(), Some("no such method"));
-        let one = odd_one_out(&[claim("1"), refused, claim("1")]);
-        assert_eq!(one.as_deref(), Some("rank 1: no such method"));
+    }
+
+    #[test]
+    fn an_option_that_is_set_on_one_rank_only_is_unset_on_the_others() {
+        let plain = Ok(settings(&[("dataset", "synthetic"), ("density", "0.01")]));
+        let clipped = Ok(settings(&[
+            ("clip", "1.0"),
+            ("dataset", "synthetic"),
+            ("density", "0.01"),
+        ]));
+        assert_eq!(
+            says(&[plain.clone(), plain.clone(), clipped.clone()]),
+            refused(2, "rank 2: runs with clip 1.0 (the others: unset)")
+        );
+        assert_eq!(
+            says(&[plain, clipped.clone(), clipped]),
+            refused(2, "rank 0: runs with clip unset (the others: 1.0)")
+        );
+    }
+
+    #[test]
+    fn all_ranks_end_with_the_exit_code_of_the_one_that_cannot() {
+        let refusal = |code, text: &str| -> Claim {
+            let text = text.to_owned();
+            Err(Refusal { code, text })
+        };
+        let unknown = refusal(2, "no such method");
+        assert_eq!(
+            says(&[unknown.clone(), unknown.clone()]),
+            refused(2, "no such method")
+        );
+        assert_eq!(
+            says(&[claim("1"), unknown, claim("1")]),
+            refused(2, "rank 1: no such method")
+        );
+        let full = refusal(1, "the disk is full");
+        assert_eq!(
+            says(&[claim("1"), full.clone(), claim("1")]),
+            refused(1, "rank 1: the disk is full")
+        );
+        assert_eq!(
+            says(&[full.clone(), full, claim("1")]),
+            refused(
+                1,
+                "rank 2: can run, but the others cannot: the disk is full"
+            )
+        );
     }
 }

@@ -11,7 +11,7 @@ pub(crate) use absent::Job;
 #[cfg(feature = "mpi")]
 pub(crate) use present::Job;
 
-pub(crate) use agreement::{Settings, agree};
+pub(crate) use agreement::{Settings, agree, all_ready, identity};
 
 use crate::output::{AlreadyReported, complain};
 

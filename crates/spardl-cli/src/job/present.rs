@@ -8,9 +8,6 @@ use spardl_drive::{Transport, barrier, gather};
 use spardl_mpi::bare::{BareLoop, Plan};
 use spardl_mpi::{Mpi, MpiTransport, Yardsticks};
 
-/// How long ranks wait for each other unless the command has a deadline: some read their files more slowly, or start later.
-const PATIENCE: Duration = Duration::from_secs(600);
-
 /// A rank of a job, with a transport to the others.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -27,13 +24,14 @@ impl Job {
         Some(Mpi::library_version())
     }
 
-    /// Starts MPI; waits for all ranks.
-    pub(crate) fn join() -> anyhow::Result<Self> {
+    /// Starts MPI and waits for all ranks, no longer than `patience` once MPI runs; a rank that does not come is named.
+    pub(crate) fn join(patience: Duration) -> anyhow::Result<Self> {
         let mpi = Mpi::init().context("starting MPI")?;
-        let transport = mpi.transport().context("starting MPI")?;
-        let yardsticks = mpi.yardsticks().context("starting MPI")?;
+        let mut transport = mpi.world_transport().context("starting MPI")?;
+        barrier(&mut transport, patience).with_context(|| waited(patience))?;
+        let yardsticks = mpi.yardsticks(patience).context("starting MPI")?;
         Ok(Self {
-            patience: PATIENCE,
+            patience,
             transport,
             yardsticks,
             mpi,
@@ -60,16 +58,12 @@ impl Job {
 
     /// Waits for all ranks.
     pub(crate) fn barrier(&mut self) -> anyhow::Result<()> {
-        barrier(&mut self.transport, self.patience).with_context(|| self.waited())
+        barrier(&mut self.transport, self.patience).with_context(|| waited(self.patience))
     }
 
     /// What every rank says, in the order of ranks, on every rank. All ranks must call it.
     pub(crate) fn gather(&mut self, mine: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
-        gather(&mut self.transport, mine, self.patience).with_context(|| self.waited())
-    }
-
-    fn waited(&self) -> String {
-        format!("waiting at most {:?} for the other ranks", self.patience)
+        gather(&mut self.transport, mine, self.patience).with_context(|| waited(self.patience))
     }
 
     /// The engine's own sum over all ranks.
@@ -98,4 +92,8 @@ impl Job {
             .ping_pong(peer.get(), bytes, repetitions, self.patience)?;
         Ok(time)
     }
+}
+
+fn waited(patience: Duration) -> String {
+    format!("waiting at most {patience:?} for the other ranks")
 }

@@ -29,6 +29,7 @@ pub(super) fn explain(error: TrainError) -> anyhow::Error {
     let failed = FailedRun(error);
     match &failed.0 {
         TrainError::Data(_)
+        | TrainError::Directory(_)
         | TrainError::Mismatch { .. }
         | TrainError::NoCheckpoint { .. }
         | TrainError::AllDamaged { .. }

@@ -52,17 +52,22 @@ impl Config {
         }
     }
 
+    /// How long workers wait for each other.
+    pub(crate) fn patience(&self) -> anyhow::Result<Duration> {
+        let seconds = positive("deadline", self.deadline)?;
+        Ok(Duration::from_secs_f64(seconds.min(1e9)))
+    }
+
     /// What has to be the same on all ranks.
     pub(crate) fn claims(&self, more: &[(String, String)]) -> anyhow::Result<job::Settings> {
         let mut table = toml::Table::try_from(self).context("the configuration")?;
         // The same data may lie elsewhere on another machine.
         table.remove("data-dir");
-        let version = ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         let pairs = table
             .iter()
             .map(|(name, value)| (name.clone(), value.to_string()));
         let more = more.iter().cloned();
-        Ok([version].into_iter().chain(pairs).chain(more).collect())
+        Ok(pairs.chain(more).collect())
     }
 
     /// The data to open; `masked` when the model fills gaps.
@@ -153,7 +158,7 @@ impl Config {
                 NonFinite::Skip => spardl_drive::OnNonFinite::SkipStep,
             },
             threads: self.threads as usize,
-            timeout: Duration::from_secs_f64(positive("deadline", self.deadline)?.min(1e9)),
+            timeout: self.patience()?,
             checkpoints: self.checkpoints(resume)?,
         })
     }

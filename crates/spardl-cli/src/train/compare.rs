@@ -18,8 +18,8 @@ use super::report;
 use super::table::{self, Row};
 use super::training_run::TrainingRun;
 use super::watch::{Console, Point};
-use super::{remove_results, save_config, save_summary, with_job};
-use crate::job::Job;
+use super::{remove_results, save_config, save_summary, stop, with_job};
+use crate::job::{Job, all_ready};
 use crate::method;
 use crate::output::{AlreadyReported, bad_request, complain, print, say};
 
@@ -71,9 +71,12 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
         ("methods".to_owned(), args.methods.clone()),
         ("seeds".to_owned(), format!("{:?}", plan.seeds)),
     ];
-    with_job(train.transport(), config, &more, |config, job| {
-        compare(config, &plan, job)
-    })
+    with_job(
+        ("compare", train.transport()),
+        config,
+        &more,
+        |config, job| compare(config, &plan, job),
+    )
 }
 
 /// What `spardl train` alone does.
@@ -244,12 +247,19 @@ struct Ended {
 
 impl Planned<'_> {
     /// Trains and writes into `out`; `None` on ranks that have nothing to show.
-    fn train(&self, out: Option<&Path>, job: Option<&mut Job>) -> anyhow::Result<Option<Ended>> {
+    fn train(
+        &self,
+        out: Option<&Path>,
+        job: Option<&mut Job>,
+        prints: bool,
+    ) -> anyhow::Result<Option<Ended>> {
         save_config(out, &self.run.config.to_toml()?)?;
         let mut console = Console::new(&self.name, out);
-        let Some(summary) = self.run.train(job, &mut console)? else {
+        let summary = self.run.train(job, &mut console)?;
+        stop::concluded(&summary, &self.run.config, prints)?;
+        if !prints {
             return Ok(None);
-        };
+        }
         if let Some(dir) = out {
             save_summary(dir, &summary)?;
         }
@@ -263,7 +273,8 @@ impl Planned<'_> {
 
 fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     let prints = job.as_ref().is_none_or(|job| job.prints());
-    let first = TrainingRun::new(base.clone(), false)?;
+    let first = TrainingRun::new(base.clone(), false);
+    let first = all_ready(job.as_deref_mut(), first)?;
     // Everything is checked before the first long run.
     let runs = plan.runs(&base, &first)?;
     if prints {
@@ -274,7 +285,7 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
     for run in &runs {
         let out = plan.out.as_ref().filter(|_| prints);
         let out = out.map(|dir| dir.join(run.name.replace([' ', '/', '@'], "-")));
-        match run.train(out.as_deref(), job.as_deref_mut()) {
+        match run.train(out.as_deref(), job.as_deref_mut(), prints) {
             Ok(done) => ended.extend(done),
             Err(error) if is_own(&error) => {
                 if prints {

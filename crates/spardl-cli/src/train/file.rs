@@ -1,6 +1,7 @@
 //! The file of --config.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -8,15 +9,30 @@ use serde::Deserialize;
 use super::config::Config;
 use crate::output::bad_request;
 
+/// More than any configuration has.
+const MAX_BYTES: u64 = 1 << 20;
+
 /// The options of a file.
 pub(super) fn read(path: &Path) -> anyhow::Result<toml::Table> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| bad_request(format!("--config {}: {error}", path.display())))?;
+    let text = text(path).map_err(|error| in_file(path, &error))?;
     let mut file: toml::Table = toml::from_str(&text).map_err(|error| in_file(path, &error))?;
     as_published(&mut file).map_err(|word| in_file(path, &word))?;
     // Checked alone first, so that a complaint is about the file.
     Config::deserialize(file.clone()).map_err(|error| in_file(path, &error))?;
     Ok(file)
+}
+
+/// The text of a file, of at most [`MAX_BYTES`]: some files never end.
+fn text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        let message = format!("longer than {MAX_BYTES} bytes, which no configuration is");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
 }
 
 /// Takes the published names of options.
@@ -69,10 +85,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_that_never_ends_is_read_up_to_a_limit() {
+        let error = read(Path::new("/dev/zero")).expect_err("too long");
+        let text = error.to_string();
+        assert!(text.contains("longer than 1048576 bytes"), "{text}");
+    }
+
+    #[test]
     fn a_complaint_about_a_file_is_one_line_that_says_what_is_wrong() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let refuse = |text: &str| {
-            fs::write(file.path(), text).expect("written");
+            std::fs::write(file.path(), text).expect("written");
             let path = file.path().to_str().expect("text");
             let args = TrainArgs::parse(&["--config", path]);
             let error = args.resolve().expect_err(text).to_string();

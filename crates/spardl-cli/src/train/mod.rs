@@ -9,6 +9,7 @@ mod existing_checkpoints;
 mod file;
 mod link;
 mod report;
+mod stop;
 mod table;
 mod training_run;
 mod watch;
@@ -17,15 +18,16 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use spardl_burn::MODELS;
+use spardl_drive::driver::DEFAULT_TIMEOUT;
 use spardl_train::data::SETS;
 use spardl_train::record::Summary;
 
 pub(crate) use args::TrainArgs;
 pub(crate) use compare::{CompareArgs, run as run_compare};
 
-use crate::job::{Job, agree};
+use crate::job::{Job, agree, all_ready};
 use crate::launch::{self, Launcher, TransportChoice};
 use crate::output::{bad_request, print, say};
 use config::Config;
@@ -61,19 +63,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return compare::show();
     }
     let resume = [("resume".to_owned(), args.train.resume.to_string())];
-    with_job(args.train.transport(), config, &resume, |config, job| {
+    let place = ("train", args.train.transport());
+    with_job(place, config, &resume, |config, job| {
         train(config, &args.train, job)
     })
 }
 
 /// Joins the MPI job if there is one, checks that all ranks want the same (the configuration and `more`), and runs `work`.
 fn with_job(
-    transport: TransportChoice,
+    (command, transport): (&str, TransportChoice),
     config: Config,
     more: &[(String, String)],
     work: impl FnOnce(Config, Option<&mut Job>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let Some(mut job) = launch::connect(transport)? else {
+    // A deadline that cannot be is refused with the settings, where all ranks hear of it.
+    let patience = config.patience().unwrap_or(DEFAULT_TIMEOUT);
+    let Some(mut job) = launch::connect(transport, command, patience)? else {
         return work(config, None);
     };
     let ranks = job.world().size();
@@ -87,8 +92,7 @@ fn with_job(
         workers: Some(ranks),
         ..config
     };
-    let claim = fits.map_err(|error| anyhow!("{error:#}"));
-    let result = agree(&mut job, claim).and_then(|()| work(config, Some(&mut job)));
+    let result = agree(&mut job, fits).and_then(|()| work(config, Some(&mut job)));
     job.conclude(result)
 }
 
@@ -99,7 +103,8 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
             "--compressor without --compression: the whole gradient is reduced, as published; add --compression",
         );
     }
-    let run = TrainingRun::new(config, args.resume)?;
+    let run = TrainingRun::new(config, args.resume);
+    let run = all_ready(job.as_deref_mut(), run)?;
     let out = args.out.as_deref().filter(|_| prints);
     if prints {
         let text = run.config.to_toml()?;
@@ -108,9 +113,10 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
     }
     let name = run.config.method_name();
     let mut console = Console::new(&name, out);
-    let Some(summary) = run.train(job.take(), &mut console)? else {
-        return Ok(());
-    };
+    let summary = run.train(job.take(), &mut console)?;
+    if !prints {
+        return stop::concluded(&summary, &run.config, prints);
+    }
     let curve = console.into_curve();
     let link = Link::default();
     let rows = [Row::new(&name, &[&summary], link, None)];
@@ -131,7 +137,8 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
             link,
         )?;
     }
-    print(&table::text(&rows, link))
+    print(&table::text(&rows, link))?;
+    stop::concluded(&summary, &run.config, prints)
 }
 
 /// Makes the directory of a run and writes its configuration. The results of an earlier run must not pass for this one's.

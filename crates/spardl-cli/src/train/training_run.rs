@@ -1,5 +1,6 @@
 //! One run with all its workers: threads of this process, or this rank of an MPI job.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use anyhow::anyhow;
@@ -7,11 +8,12 @@ use spardl_burn::{DeviceChoice, Pooled};
 use spardl_core::Algorithm;
 use spardl_drive::{Transport, run_workers};
 use spardl_train::record::{Summary, Unwatched, Watch};
-use spardl_train::{Data, Run, Settings, data, train};
+use spardl_train::{Data, Run, Settings, data, train_until};
 
 use super::advice::{FailedRun, explain, explain_data};
 use super::config::{Config, Device};
 use super::existing_checkpoints;
+use super::stop::on_signals;
 use crate::job::{Job, neighbours};
 use crate::memory::{available, gigabytes};
 use crate::output::bad_request;
@@ -27,6 +29,8 @@ pub(crate) struct TrainingRun {
     method: Arc<dyn Algorithm>,
     data: Data,
     device: DeviceChoice,
+    /// Set by a signal that asks the run to end.
+    stop: Arc<AtomicBool>,
 }
 
 impl TrainingRun {
@@ -45,6 +49,7 @@ impl TrainingRun {
             method,
             data,
             device,
+            stop: on_signals()?,
         })
     }
 
@@ -55,6 +60,7 @@ impl TrainingRun {
             method: config.algorithm()?.into(),
             data: self.data.clone(),
             device: self.device,
+            stop: Arc::clone(&self.stop),
             config,
         })
     }
@@ -68,12 +74,12 @@ impl TrainingRun {
         )
     }
 
-    /// Trains; `None` on ranks that have nothing to show.
+    /// Trains; only the rank that prints is watched.
     pub(crate) fn train(
         &self,
         mut job: Option<&mut Job>,
         watch: &mut (dyn Watch + Send),
-    ) -> anyhow::Result<Option<Summary>> {
+    ) -> anyhow::Result<Summary> {
         let layout = spardl_burn::layout(&self.config.dnn, &self.data.task).map_err(bad_request)?;
         let here = match job.as_deref_mut() {
             Some(job) => neighbours(job)?,
@@ -84,13 +90,12 @@ impl TrainingRun {
             ARRAYS + u64::from(optimiser.momentum_correction) + u64::from(optimiser.factor_masking);
         fits(u64::from(layout.len()) * arrays, here.into(), available())?;
         let Some(job) = job else {
-            return self.train_threads(watch).map(Some);
+            return self.train_threads(watch);
         };
-        let summary = match job.prints() {
+        match job.prints() {
             true => self.train_one(job.transport(), watch),
             false => self.train_one(job.transport(), &mut Unwatched),
-        };
-        Ok(Some(summary?).filter(|_| job.prints()))
+        }
     }
 
     fn train_threads(&self, watch: &mut (dyn Watch + Send)) -> anyhow::Result<Summary> {
@@ -146,7 +151,8 @@ impl TrainingRun {
             method: self.method.clone(),
             data: &self.data,
         };
-        train(&run, &mut model, transport, watch).map_err(explain)
+        let stop = || self.stop.load(Relaxed);
+        train_until(&run, &mut model, transport, watch, &stop).map_err(explain)
     }
 }
 

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn rank(methods: &[&str]) {
     let mpi = Mpi::init().unwrap();
     let mut transport = mpi.transport().unwrap();
-    let mut yardsticks = mpi.yardsticks().unwrap();
+    let mut yardsticks = mpi.yardsticks(LIMIT).unwrap();
     let world = transport.world();
     let rank = world.rank().get();
     let say = |line: String| {

@@ -24,6 +24,7 @@ mod arrays;
 mod checkpoint;
 pub(crate) mod disk;
 mod format;
+mod lock;
 mod manifest;
 
 use std::fs;
@@ -34,6 +35,7 @@ use serde_json::Value;
 
 pub use arrays::{Arrays, ArraysError, Values};
 pub use checkpoint::{Checkpoint, Damage, Problem};
+pub use lock::{Holder, Lock};
 pub use manifest::{Manifest, Part};
 
 /// The file of parameters and optimiser, written by rank 0.
@@ -68,7 +70,22 @@ pub struct About {
 
 /// Why a checkpoint could not be written or looked for.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
+    /// Another run writes there.
+    #[error(
+        "{} is in use by {holder}: name another directory, or remove {} if that run is over",
+        dir.display(),
+        lock.display()
+    )]
+    Locked {
+        /// The directory of checkpoints.
+        dir: PathBuf,
+        /// The file that says so.
+        lock: PathBuf,
+        /// Who it is.
+        holder: Holder,
+    },
     /// The disk said no.
     #[error("cannot {doing} {}: {source}", .path.display())]
     Io {
@@ -145,7 +162,11 @@ impl Store {
             return Err(StoreError::Parts { step, problem });
         }
         let path = self.hidden(step, PARTIAL).join(name);
-        let (size, hash) = disk::write_file(&path, |file| arrays.write_to(file))??;
+        let written = disk::write_file(&path, |file| arrays.write_to(file))?;
+        let (size, hash) = written.map_err(|error| match error {
+            ArraysError::Io(source) => disk::error("write", &path, source),
+            other => other.into(),
+        })?;
         Ok(Part {
             name: name.to_owned(),
             size,

@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-use spardl::{OnNonFinite, registry};
+use spardl::{OnNonFinite, Transport, registry, run_workers};
 use spardl_train::optimiser::Rule;
 use spardl_train::record::Summary;
 use spardl_train::schedule::LearningRate;
 use spardl_train::store::{Arrays, Store, rank_file};
-use spardl_train::{Data, Settings, TrainError, data};
+use spardl_train::{Data, Run, Settings, TrainError, data, train_until};
 
-use super::{Ended, constant, images, saving, settings, train_all, train_models};
+use super::softmax::Softmax;
+use super::{Ended, Heard, constant, images, named, saving, settings, train_all, train_models};
 
 /// `max_steps` steps with checkpoints in `dir`.
 fn run(
@@ -414,4 +415,78 @@ fn other_momentum_settings_are_refused() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_run_that_is_stopped_ends_everywhere_after_the_same_step_and_goes_on_from_there() {
+    let data = images();
+    let whole = train_all(3, "spardl", &settings(), &data);
+    let dir = tempfile::tempdir().expect("a directory");
+    let with = Settings {
+        checkpoints: saving(dir.path(), false),
+        ..settings()
+    };
+    let run = Run {
+        settings: &with,
+        method: named("spardl"),
+        data: &data,
+    };
+    let stopped = run_workers(3, |transport| {
+        let rank = transport.world().rank().get();
+        let mut model = Softmax::new(&data.task, rank);
+        // One worker alone is told.
+        let stop = || rank == 2;
+        train_until(&run, &mut model, transport, &mut Heard::default(), &stop)
+    });
+    for summary in stopped.expect("no panic") {
+        let summary = summary.expect("it ends well");
+        assert_eq!(summary.stopped, Some(1));
+        assert_eq!(
+            summary.epochs.last().map(|epoch| epoch.test_loss),
+            Some(None)
+        );
+    }
+    let on = Settings {
+        checkpoints: saving(dir.path(), true),
+        ..settings()
+    };
+    let ended = train_all(3, "spardl", &on, &data);
+    let hash = |ended: &[Ended]| {
+        ended[0]
+            .summary
+            .as_ref()
+            .expect("it ends well")
+            .hash
+            .clone()
+    };
+    assert_eq!(hash(&ended), hash(&whole));
+    assert_eq!(
+        ended[0].summary.as_ref().expect("it ends well").stopped,
+        None
+    );
+}
+
+#[test]
+fn a_directory_of_another_run_is_refused_on_all_workers_before_the_first_step() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let lock = dir.path().join(".lock");
+    let other = r#"{"pid":1,"host":"elsewhere","started":null}"#;
+    fs::write(&lock, other).expect("written");
+    let with = Settings {
+        checkpoints: saving(dir.path(), false),
+        ..settings()
+    };
+    for ended in train_all(2, "spardl", &with, &images()) {
+        let error = ended.summary.expect_err("in use").to_string();
+        assert!(
+            error.contains("in use by process 1 on elsewhere"),
+            "{error}"
+        );
+        assert!(ended.heard.steps.is_empty());
+    }
+    fs::write(&lock, "").expect("written");
+    let ended = train_all(2, "spardl", &with, &images());
+    let notes = &ended[0].heard.notes;
+    assert!(notes[0].contains("was taken over"), "{notes:?}");
+    assert!(!lock.exists());
 }
