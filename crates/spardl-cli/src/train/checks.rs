@@ -115,12 +115,6 @@ impl Config {
 
     /// The loop's settings.
     pub(crate) fn settings(&self, resume: bool) -> anyhow::Result<Settings> {
-        let positive = |name: &str, value: f64| match value.is_finite() && value > 0.0 {
-            true => Ok(value),
-            false => Err(bad_request(format!(
-                "--{name} {value} is not a finite number above zero"
-            ))),
-        };
         let from_zero = |name: &str, value: f64| match value.is_finite() && value >= 0.0 {
             true => Ok(value),
             false => Err(bad_request(format!(
@@ -234,6 +228,15 @@ impl Config {
             factor_masking: self.factor_masking,
             clip,
         })
+    }
+}
+
+fn positive(name: &str, value: f64) -> anyhow::Result<f64> {
+    match value.is_finite() && value > 0.0 {
+        true => Ok(value),
+        false => Err(bad_request(format!(
+            "--{name} {value} is not a finite number above zero"
+        ))),
     }
 }
 

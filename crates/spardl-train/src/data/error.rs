@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// What can be wrong with a data set, or with what is asked of it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DataError {
     /// There is no such set.
     #[error("no data set is called `{name}`; there are {known}")]

@@ -13,6 +13,7 @@ use crate::store::StoreError;
 
 /// Why a record was not written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EventsError {
     /// The disk said no.
     #[error(transparent)]

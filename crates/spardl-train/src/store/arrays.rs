@@ -36,6 +36,7 @@ pub enum Values<'a> {
 
 /// What is wrong with arrays.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ArraysError {
     /// No such array, or one of another type.
     #[error("array `{name}` is {got}: expected a list of {expected}")]
