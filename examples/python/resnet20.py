@@ -19,6 +19,7 @@ parser.add_argument("--epochs", type=int, default=30)
 parser.add_argument("--batch-size", type=int, default=32, help="per rank")
 parser.add_argument("--density", type=float, default=0.01, help="0 for plain DDP")
 parser.add_argument("--method", default="spardl")
+parser.add_argument("--hand-over", action="store_true", help="no momentum while mass is held back")
 parser.add_argument("--images", type=int, default=50_000)
 arguments = parser.parse_args()
 
@@ -64,6 +65,8 @@ state = None
 if arguments.density > 0:
     state = spardl.torch.register(model, method=arguments.method, density=arguments.density, dense_steps=50)
 optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+if state and arguments.hand_over:
+    spardl.torch.hand_over(optimiser, state)
 steps = len(images) // (arguments.batch_size * size)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.1, total_steps=max(arguments.epochs * steps, 2))
 

@@ -18,6 +18,7 @@ parser.add_argument("text")
 parser.add_argument("--steps", type=int, default=500)
 parser.add_argument("--density", type=float, default=0.01, help="0 for plain DDP")
 parser.add_argument("--method", default="spardl")
+parser.add_argument("--hand-over", action="store_true", help="no momentum while mass is held back, Adam's second moment frozen")
 parser.add_argument("--width", type=int, default=128)
 parser.add_argument("--layers", type=int, default=2)
 parser.add_argument("--context", type=int, default=64)
@@ -56,6 +57,8 @@ state = None
 if arguments.density > 0:
     state = spardl.torch.register(model, method=arguments.method, density=arguments.density)
 optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
+if state and arguments.hand_over:
+    spardl.torch.hand_over(optimiser, state)
 batches = torch.Generator().manual_seed(1 + rank)
 
 

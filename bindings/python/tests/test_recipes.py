@@ -39,7 +39,7 @@ def test_a_transformer_on_a_text_file(tmp_path: pathlib.Path) -> None:
     text = tmp_path / "text.txt"
     generator = random.Random(0)
     text.write_text("".join(generator.choice("abcd efg\n") for _ in range(3000)))
-    printed = start(2, "transformer.py", str(text), "--steps", "15", "--width", "32", "--context", "16")
+    printed = start(2, "transformer.py", str(text), "--steps", "15", "--width", "32", "--context", "16", "--hand-over")
     assert "held-out loss" in printed
     dense = start(2, "transformer.py", str(text), "--steps", "3", "--density", "0", "--width", "32", "--context", "16")
     assert "held-out loss" in dense
@@ -49,7 +49,7 @@ def test_resnet20_on_the_files_of_cifar10(tmp_path: pathlib.Path) -> None:
     generator = random.Random(0)
     for name, rows in (("data_batch_1.bin", 64), ("test_batch.bin", 20)):
         (tmp_path / name).write_bytes(b"".join(bytes([row % 10]) + generator.randbytes(3072) for row in range(rows)))
-    assert "accuracy" in start(2, "resnet20.py", str(tmp_path), "--epochs", "1", "--batch-size", "8")
+    assert "accuracy" in start(2, "resnet20.py", str(tmp_path), "--epochs", "1", "--batch-size", "8", "--hand-over")
 
 
 def test_accelerate() -> None:
