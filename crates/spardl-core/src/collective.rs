@@ -16,6 +16,7 @@ use crate::feedback::Feedback;
 use crate::gradient::Input;
 use crate::header::{FLAG_NON_FINITE, Fingerprint, HEADER_LEN, Header, MAX_BODY};
 use crate::parallel::Parallel;
+use crate::spare;
 use crate::sparse::SparseVec;
 use crate::state::MethodState;
 use crate::world::{Rank, World};
@@ -27,7 +28,7 @@ pub struct Payload(Vec<u8>);
 impl Payload {
     /// A message with an empty body and room for `capacity` body bytes.
     pub fn with_capacity(capacity: usize) -> Self {
-        let mut bytes = Vec::with_capacity(HEADER_LEN + capacity);
+        let mut bytes = spare::take(HEADER_LEN + capacity);
         bytes.resize(HEADER_LEN, 0);
         Self(bytes)
     }
@@ -43,8 +44,8 @@ impl Payload {
     }
 
     /// The bytes to put on the wire, without a copy.
-    pub fn into_wire(self) -> Vec<u8> {
-        self.0
+    pub fn into_wire(mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
     }
 
     /// How many bytes go over the wire, header included.
@@ -55,6 +56,13 @@ impl Payload {
     /// The buffer to append the body to.
     pub fn body_mut(&mut self) -> &mut Vec<u8> {
         &mut self.0
+    }
+}
+
+/// Its memory waits for a message to come.
+impl Drop for Payload {
+    fn drop(&mut self) {
+        spare::keep(std::mem::take(&mut self.0));
     }
 }
 
@@ -123,7 +131,7 @@ impl<'a> Inbox<'a> {
         Self(
             payloads
                 .into_iter()
-                .map(|payload| Cow::Owned(payload.0))
+                .map(|payload| Cow::Owned(payload.into_wire()))
                 .collect(),
         )
     }

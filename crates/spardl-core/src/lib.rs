@@ -37,6 +37,7 @@ pub mod partition;
 pub mod phase;
 pub mod schedule;
 pub mod select;
+mod spare;
 pub mod sparse;
 pub mod state;
 pub mod world;

@@ -7,6 +7,7 @@ use spardl_kernels::Entries;
 use super::{Codec, Reader};
 use crate::error::DecodeError;
 use crate::partition::Partition;
+use crate::spare;
 use crate::sparse::SparseVec;
 
 /// A stretch of the bucket, and how a list of its entries travels.
@@ -55,7 +56,7 @@ impl Block {
 
     /// A list of entries as bytes of its own.
     pub fn item(&self, list: &Entries) -> Vec<u8> {
-        let mut item = Vec::new();
+        let mut item = spare::take(self.codec.list_len(self.len(), list.len()));
         self.encode(list, &mut item);
         item
     }

@@ -30,6 +30,7 @@ pub use split_reduce::SplitReduce;
 
 use crate::codec::Reader;
 use crate::error::{DecodeError, ProtocolError};
+use crate::spare;
 use crate::world::Group;
 
 /// Bytes before each item of a message that carries several.
@@ -82,6 +83,13 @@ impl Items {
     }
 }
 
+/// Their memory waits for messages to come.
+impl Drop for Items {
+    fn drop(&mut self) {
+        self.items.drain(..).for_each(spare::keep);
+    }
+}
+
 /// Appends an item with its length.
 fn write_item(item: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(item.len() as u32).to_le_bytes());
@@ -97,5 +105,8 @@ fn read_item(reader: &mut Reader<'_>, bound: usize) -> Result<Vec<u8>, DecodeErr
             got: u64::from(len),
         });
     }
-    Ok(reader.bytes(len as usize)?.to_vec())
+    let bytes = reader.bytes(len as usize)?;
+    let mut item = spare::take(bytes.len());
+    item.extend_from_slice(bytes);
+    Ok(item)
 }
