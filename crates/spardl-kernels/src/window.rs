@@ -68,11 +68,11 @@ impl Window {
         self.filled = false;
     }
 
-    /// Gives every element its value in `dense`, as far as that goes; none holds one by that. Where lists touch every cache line anyway,
-    /// this makes [`Window::add`] a plain sum. To be called before entries are put, and the only `dense` to add to.
+    /// Gives the elements the values of `dense`, which begins where the window does, as far as that goes; none holds one by that.
+    /// Where lists touch every cache line anyway, this makes [`Window::add`] a plain sum. To be called before entries are put, and
+    /// the only values to add to.
     pub fn fill(&mut self, dense: &[f32]) {
         debug_assert_eq!(self.offered, 0, "the window holds entries");
-        let dense = dense.get(self.start as usize..).unwrap_or_default();
         let count = dense.len().min(Self::LEN);
         self.sums[..count].copy_from_slice(&dense[..count]);
         self.filled = true;
@@ -115,6 +115,25 @@ impl Window {
             *mark = 1;
             *sum = before + value;
         })
+    }
+
+    /// Writes the values of a filled window at these indices to `dense`, which begins where the window does.
+    ///
+    /// # Panics
+    ///
+    /// If an index in the window is out of range for `dense`.
+    pub fn copy_to(&self, indices: &[u32], dense: &mut [f32]) -> usize {
+        debug_assert!(self.filled, "an element may have no value");
+        let mut count = 0;
+        for &index in indices {
+            let slot = index.wrapping_sub(self.start) as usize;
+            if slot >= Self::LEN {
+                break;
+            }
+            dense[slot] = self.sums[slot];
+            count += 1;
+        }
+        count
     }
 
     /// Marks elements, for [`Window::common`]; what values they hold is then unspecified.

@@ -7,6 +7,9 @@ use spardl_kernels::{Entries, Level, Window};
 /// One received entry in so many elements touches about every second cache line: to read them all in order is then the faster way.
 const CROWDED: usize = 32;
 
+/// With one final entry in so many elements, to copy the values of `work` is faster than to mark the entries that are both known and final.
+const CROWDED_FINALS: usize = 6;
+
 /// In `range`, `known` plus the received `lists` in their order; where an index is not known yet, its value in `work` comes first.
 pub(super) fn fold(
     window: &mut Window,
@@ -27,7 +30,7 @@ pub(super) fn fold(
     for start in range.step_by(Window::LEN) {
         window.move_to(start as u32);
         if crowded {
-            window.fill(work);
+            window.fill(&work[start..]);
         }
         at[0] += window.put(&known.indices[at[0]..], &known.values[at[0]..]);
         for (list, at) in lists.iter().zip(&mut at[1..]) {
@@ -37,22 +40,35 @@ pub(super) fn fold(
     }
 }
 
-/// The entries of `known` in `range` whose indices are among `finals`.
-pub(super) fn intersect(
+/// In `range`, whose elements `work` has, writes the values of `known` where the index is among `finals`. `scratch` is empty.
+pub(super) fn write_final(
     window: &mut Window,
     kernels: Level,
     range: Range<usize>,
+    work: &mut [f32],
     known: &Entries,
     finals: &[u32],
-    out: &mut Entries,
+    scratch: &mut Entries,
 ) {
+    let first = range.start;
     let mut at = first_from(&known.indices, range.start);
     let mut at_final = first_from(finals, range.start);
+    let crowded = first_from(finals, range.end) - at_final >= range.len() / CROWDED_FINALS;
     for start in range.step_by(Window::LEN) {
         window.move_to(start as u32);
-        at_final += window.mark(&finals[at_final..]);
-        at += window.common(kernels, &known.indices[at..], &known.values[at..], out);
+        if crowded {
+            let work = &mut work[start - first..];
+            window.fill(work);
+            at += window.put(&known.indices[at..], &known.values[at..]);
+            at_final += window.copy_to(&finals[at_final..], work);
+        } else {
+            at_final += window.mark(&finals[at_final..]);
+            at += window.common(kernels, &known.indices[at..], &known.values[at..], scratch);
+        }
     }
+    let shift = |index: &mut u32| *index -= first as u32;
+    scratch.indices.iter_mut().for_each(shift);
+    spardl_kernels::scatter(kernels, work, &scratch.indices, &scratch.values);
 }
 
 /// The position of the first of the ascending indices that is not below `start`.

@@ -194,16 +194,11 @@ impl Selector {
             limit = self.limit(block, quota);
         }
         self.learn(block, quota, limit);
-        match limit {
-            Some(Limit {
-                bits,
-                ties,
-                contested: true,
-            }) => {
-                self.take_with_ties(block, bits, ties, values, out);
-            }
-            Some(Limit { bits, .. }) => self.take(block, bits, values, out),
-            None => self.take(block, 0, values, out),
+        let (bits, excess) = limit.map_or((0, 0), |limit| (limit.bits, limit.excess));
+        if excess > 0 {
+            self.take_with_ties(block, bits, excess, values, out);
+        } else {
+            self.take(block, bits, values, out);
         }
     }
 
@@ -370,19 +365,20 @@ impl Selector {
         self.selected += (out.len() - first) as u64;
     }
 
-    /// Removes the entries above `limit` and the first `ties` of the entries equal to it (zeros never).
+    /// Removes the entries of magnitude bits at least `limit` (zeros never) but for the last `excess` of those equal to it.
     fn take_with_ties(
         &mut self,
         block: usize,
         limit: u32,
-        ties: usize,
+        excess: usize,
         values: ValueType,
         out: &mut Entries,
     ) {
         // The ties that lose are set aside, so that the rest is the ordinary case.
         let entries = &mut self.overlays[block].entries;
-        let equal = (0..entries.len()).filter(|&at| magnitude(entries.values[at]) == limit);
-        let losers: Vec<usize> = equal.skip(ties).collect();
+        let equal = |at: &usize| magnitude(entries.values[*at]) == limit;
+        let last = (0..entries.len()).rev().filter(equal);
+        let losers: Vec<usize> = last.take(excess).collect();
         let kept: Vec<f32> = losers.iter().map(|&at| entries.values[at]).collect();
         losers.iter().for_each(|&at| entries.values[at] = 0.0);
         self.take(block, limit, values, out);

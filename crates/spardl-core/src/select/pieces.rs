@@ -95,10 +95,8 @@ impl Pieces {
                  work,
              }| {
                 let Scratch { window, entries } = &mut **scratch;
-                merge::intersect(window, kernels, range.clone(), known, finals, entries);
-                let first = range.start as u32;
-                entries.indices.iter_mut().for_each(|index| *index -= first);
-                spardl_kernels::scatter(kernels, work, &entries.indices, &entries.values);
+                let range = range.clone();
+                merge::write_final(window, kernels, range, work, known, finals, entries);
             },
         );
     }

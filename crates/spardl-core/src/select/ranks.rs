@@ -11,10 +11,8 @@ use crate::list::magnitude;
 pub(super) struct Limit {
     /// The magnitude bits of the `quota`-th largest entry.
     pub(super) bits: u32,
-    /// How many entries of exactly that magnitude belong to the `quota` largest.
-    pub(super) ties: usize,
-    /// Are there more of them than that?
-    pub(super) contested: bool,
+    /// How many entries of exactly that magnitude are too many.
+    pub(super) excess: usize,
 }
 
 /// How far, in units in the last place, the limit is looked for around the guess: about 1.5 % each way. When it is not there, the
@@ -69,23 +67,20 @@ impl Ranks {
         // The bits of a magnitude are those of a value without a sign.
         let keys: &[f32] = bytemuck::cast_slice(&self.close);
         let reach = |bits| above + spardl_kernels::count_at_least(kernels, keys, bits);
-        // Always: at least `quota` reach `bits`, and `larger`, fewer than that, reach `next`.
+        // Always: at least `quota` reach `bits`, and fewer than that reach `next`.
         let (mut bits, mut next) = (range.start, range.end);
-        let (mut reached, mut larger) = (above + keys.len(), above);
+        let mut reached = above + keys.len();
         while next - bits > 1 {
             let middle = bits + (next - bits) / 2;
             let count = reach(middle);
             if count >= quota {
                 (bits, reached) = (middle, count);
             } else {
-                (next, larger) = (middle, count);
+                next = middle;
             }
         }
-        Limit {
-            bits,
-            ties: quota - larger,
-            contested: reached > quota,
-        }
+        let excess = reached - quota;
+        Limit { bits, excess }
     }
 }
 
@@ -117,10 +112,8 @@ mod tests {
                     .limit(Level::best(), &values, quota, guess)
                     .expect("enough");
                 assert_eq!(limit.bits, sorted[quota - 1]);
-                let larger = sorted.iter().filter(|&&key| key > limit.bits).count();
-                let equal = sorted.iter().filter(|&&key| key == limit.bits).count();
-                assert_eq!(limit.ties, quota - larger);
-                assert_eq!(limit.contested, larger + equal > quota);
+                let reached = sorted.iter().filter(|&&key| key >= limit.bits).count();
+                assert_eq!(limit.excess, reached - quota);
             }
         }
         assert_eq!(ranks.limit(Level::best(), &values, 3001, 1.0), None);

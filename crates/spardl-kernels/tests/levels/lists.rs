@@ -120,6 +120,28 @@ proptest! {
     }
 
     #[test]
+    fn a_filled_window_copies_its_values_to_where_it_lies(
+        list in ascending(),
+        wanted in ascending(),
+        start in prop_oneof![Just(0u32), Just(1_000), Just(u32::MAX - 8191)],
+    ) {
+        let moved = |list: &[u32]| -> Vec<u32> { list.iter().map(|i| i.wrapping_add(start)).collect() };
+        let inside = |list: &[u32]| list.iter().filter(|&&i| (i as usize) < Window::LEN).count();
+        let mut dense: Vec<f32> = (0..Window::LEN).map(|i| i as f32 * 0.25).collect();
+        let mut expected = dense.clone();
+        for &index in &wanted[..inside(&wanted)] {
+            if list.contains(&index) {
+                expected[index as usize] = -1.0;
+            }
+        }
+        let mut window = Window::new(start);
+        window.fill(&dense);
+        prop_assert_eq!(window.put(&moved(&list), &vec![-1.0; list.len()]), inside(&list));
+        prop_assert_eq!(window.copy_to(&moved(&wanted), &mut dense), inside(&wanted));
+        prop_assert_eq!(dense, expected);
+    }
+
+    #[test]
     fn keys_are_counted_and_found_alike_at_every_level(
         (a, _, offset) in pairs(rarely_finite()),
         low in prop_oneof![Just(0u32), any::<u32>(), Just(1f32.to_bits())],
