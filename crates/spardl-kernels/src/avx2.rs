@@ -15,7 +15,7 @@ use crate::{Entries, MAGNITUDE, portable, x86};
 
 /// Elements of one register.
 const WIDTH: usize = 8;
-/// Elements that share one branch on "is there a candidate here".
+/// Elements that are looked at together.
 const GROUP: usize = 4 * WIDTH;
 /// Elements between two looks at the capacity of the output and at the finite check.
 const CHUNK: usize = 128 * GROUP;
@@ -48,17 +48,6 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
         unsafe { sink.finish() };
     }
     portable::extract(tail, start, limit, out);
-}
-
-/// Is any lane of any mask set?
-#[target_feature(enable = "avx2")]
-#[inline]
-fn any<const N: usize>(masks: &[__m256i; N]) -> bool {
-    let mut all = masks[0];
-    for &mask in &masks[1..] {
-        all = _mm256_or_si256(all, mask);
-    }
-    _mm256_testz_si256(all, all) == 0
 }
 
 /// For each mask of eight lanes, the numbers of its set lanes, a byte each, lowest first.

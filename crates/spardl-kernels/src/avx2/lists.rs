@@ -6,7 +6,7 @@ use super::{SET_LANES, WIDTH, load, set_bytes};
 use crate::elias_fano::words;
 use crate::window::{Marks, Sums};
 use crate::x86::Sink;
-use crate::{Entries, MAGNITUDE, Window, portable, x86};
+use crate::{Entries, MAGNITUDE, Window, portable};
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entries) {
@@ -86,28 +86,86 @@ pub(crate) fn common(
     count + portable::common(marks, start, &indices[rest.clone()], &values[rest], out)
 }
 
-/// Eight elements at a time where about every second eight have a mark; by four marks at a time where there are fewer.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out: &mut Entries) {
-    if most < Window::LEN / 16 {
-        return x86::drain(|bytes| set_bytes(bytes), marks, sums, start, most, out);
+    let mut found = [0; Window::LEN / 64];
+    for (found, marks) in found.iter_mut().zip(marks.as_chunks_mut().0) {
+        *found = set_bytes(marks);
+        *marks = [0; 64];
     }
     let mut sink = Sink::new(out, most);
+    // SAFETY: the sink was made for as many entries as there are marks, and they are counted.
+    unsafe {
+        put_found(&mut sink, start, &found, sums.as_chunks().0);
+        sink.finish();
+    }
+}
+
+/// One in so many elements is found: then all are permuted, eight at a time.
+const CROWDED: usize = 16;
+
+/// Appends the `values` whose bits are set in `found`; the first of them has the index `start`.
+///
+/// # Safety
+///
+/// The sink has room for all of them.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+pub(super) unsafe fn put_found(
+    sink: &mut Sink<'_>,
+    start: u32,
+    found: &[u64],
+    values: &[[f32; 64]],
+) {
+    let count: u32 = found.iter().map(|found| found.count_ones()).sum();
+    if count == 0 {
+        return;
+    }
+    let crowded = count as usize >= found.len() * 64 / CROWDED;
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    let words = marks.as_chunks_mut().0.iter_mut();
-    for (word, (marks, values)) in words.zip(sums.as_chunks::<64>().0).enumerate() {
-        let bits = set_bytes(marks);
-        *marks = [0; 64];
-        for (part, values) in values.as_chunks::<WIDTH>().0.iter().enumerate() {
-            let first = start + (word * 64 + part * WIDTH) as u32;
+    for (at, (&found, values)) in found.iter().zip(values).enumerate() {
+        let first = start.wrapping_add(at as u32 * 64);
+        if !crowded {
+            // SAFETY: the caller's contract.
+            unsafe { put_few(sink, first, found, values) };
+            continue;
+        }
+        for (part, values) in values.as_chunks().0.iter().enumerate() {
+            let first = first.wrapping_add((part * WIDTH) as u32);
             let index = _mm256_add_epi32(_mm256_set1_epi32(first as i32), lanes);
-            let marked = (bits >> (part * WIDTH)) as u8;
-            // SAFETY: the sink was made for as many entries as there are marks.
-            unsafe { push_at(&mut sink, index, marked, load(values)) };
+            // SAFETY: the caller's contract.
+            unsafe { push_at(sink, index, (found >> (part * WIDTH)) as u8, load(values)) };
         }
     }
-    // SAFETY: the entries counted are the marks, which were all written.
-    unsafe { sink.finish() };
+}
+
+/// Writes entries four at a time, whether four are left to write, fewer or none: a loop over the bits would guess its end wrong every
+/// time.
+///
+/// # Safety
+///
+/// The sink has room for what is found.
+#[inline(always)]
+unsafe fn put_few(sink: &mut Sink<'_>, first: u32, found: u64, values: &[f32; 64]) {
+    let mut rest = found;
+    loop {
+        let (indices, slots) = sink.end();
+        let count = rest.count_ones().min(4);
+        for i in 0..4 {
+            // The mask keeps an empty rest, of 64 trailing zeros, inside; what is written then does not count.
+            let offset = rest.trailing_zeros() as usize & 63;
+            // SAFETY: a sink with room takes 16 elements at its end.
+            unsafe {
+                *indices.add(i) = first.wrapping_add(offset as u32);
+                *slots.add(i) = values[offset];
+            }
+            rest &= rest.wrapping_sub(1);
+        }
+        sink.advance(count);
+        if rest == 0 {
+            break;
+        }
+    }
 }
 
 /// [`portable::read_high`], a byte of the bitmap at a time: a table has the places of its ones.

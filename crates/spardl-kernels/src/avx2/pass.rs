@@ -4,9 +4,10 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::{CHUNK, GROUP, WIDTH, any, load, push, store};
+use super::lists::put_found;
+use super::{WIDTH, load, store};
 use crate::source::Element;
-use crate::x86::{STREAM_FROM, Sink, prefetch};
+use crate::x86::{BURST, STREAM_FROM, Sink, prefetch};
 use crate::{Entries, INFINITE, MAGNITUDE, UNREACHABLE, portable};
 
 #[target_feature(enable = "avx2,f16c,bmi1,bmi2,lzcnt,popcnt")]
@@ -45,6 +46,15 @@ pub(crate) fn copy<E: Wide>(gradient: &[E], scale: f32, work: &mut [f32]) -> boo
         &mut Entries::new(),
     )
 }
+
+/// Elements whose candidates are one mask.
+const GROUP: usize = 64;
+/// Elements between two looks at the capacity of the output and at the finite check.
+const CHUNK: usize = 64 * GROUP;
+
+/// The sums of a burst, in lines of the cache.
+#[repr(align(64))]
+struct Sums([[f32; GROUP]; BURST / GROUP]);
 
 /// `work = residual + gradient * scale` (`ADD`) or `work = gradient * scale` (the residual is then empty), with non-temporal stores
 /// (`STREAM`), finding candidates (`EXTRACT`, only with `ADD`).
@@ -90,56 +100,59 @@ fn pass<E: Wide, const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
     let chunks = g_groups
         .chunks(per_chunk)
         .zip(w_groups.chunks_mut(per_chunk));
+    let mut sums = Sums([[0.0; GROUP]; BURST / GROUP]);
     for (g_chunk, w_chunk) in chunks {
         let r_chunk = r_chunks.next().unwrap_or_default();
-        let mut sink = Sink::new(out, if EXTRACT { g_chunk.len() * GROUP } else { 0 });
         let mut largest = _mm256_setzero_si256();
-        for (at, (g, w)) in g_chunk.iter().zip(w_chunk).enumerate() {
-            let r = if ADD { &r_chunk[at] } else { &[0.0; GROUP] };
-            if ADD {
-                prefetch(r);
-            }
-            prefetch(g);
-            let (r, g, w) = (
-                r.as_chunks::<WIDTH>().0,
-                g.as_chunks::<WIDTH>().0,
-                w.as_chunks_mut::<WIDTH>().0,
-            );
-            let mut values = [_mm256_setzero_ps(); GROUP / WIDTH];
-            let mut masks = [_mm256_setzero_si256(); GROUP / WIDTH];
-            for j in 0..GROUP / WIDTH {
-                // SAFETY: this function has the features that the load needs.
-                let scaled = _mm256_mul_ps(unsafe { E::load(&g[j]) }, scales);
-                let value = if ADD {
-                    _mm256_add_ps(load(&r[j]), scaled)
-                } else {
-                    scaled
-                };
-                let bits = _mm256_and_si256(_mm256_castps_si256(value), magnitude);
-                largest = _mm256_max_epu32(largest, bits);
-                if STREAM {
-                    // SAFETY: the head ended on a multiple of 64 bytes and the registers since then are 32 bytes each.
-                    unsafe { _mm256_stream_ps(w[j].as_mut_ptr(), value) };
-                } else {
-                    store(&mut w[j], value);
+        let mut sink = Sink::new(out, if EXTRACT { g_chunk.len() * GROUP } else { 0 });
+        for first in (0..g_chunk.len()).step_by(BURST / GROUP) {
+            let burst = first..g_chunk.len().min(first + BURST / GROUP);
+            let mut found = [0; BURST / GROUP];
+            for (at, (found, sums)) in burst.clone().zip(found.iter_mut().zip(&mut sums.0)) {
+                let r = if ADD { &r_chunk[at] } else { &[0.0; GROUP] };
+                if ADD {
+                    prefetch(r);
                 }
-                values[j] = value;
-                masks[j] = _mm256_cmpgt_epi32(bits, below);
-            }
-            if EXTRACT && any(&masks) {
+                prefetch(&g_chunk[at]);
+                let (r, g) = (r.as_chunks::<WIDTH>().0, g_chunk[at].as_chunks::<WIDTH>().0);
+                let sums = sums.as_chunks_mut::<WIDTH>().0;
                 for j in 0..GROUP / WIDTH {
-                    // SAFETY: the sink was made for every element of the chunk, and each is offered once.
-                    unsafe { push(&mut sink, start + (j * WIDTH) as u32, masks[j], values[j]) };
+                    // SAFETY: this function has the features that the load needs.
+                    let scaled = _mm256_mul_ps(unsafe { E::load(&g[j]) }, scales);
+                    let value = if ADD {
+                        _mm256_add_ps(load(&r[j]), scaled)
+                    } else {
+                        scaled
+                    };
+                    let bits = _mm256_and_si256(_mm256_castps_si256(value), magnitude);
+                    largest = _mm256_max_epu32(largest, bits);
+                    let reached = _mm256_castsi256_ps(_mm256_cmpgt_epi32(bits, below));
+                    *found |= u64::from(_mm256_movemask_ps(reached) as u8) << (j * WIDTH);
+                    store(&mut sums[j], value);
                 }
             }
-            start = start.wrapping_add(GROUP as u32);
+            for (sums, w) in sums.0.iter().zip(&mut w_chunk[burst]) {
+                let w = w.as_chunks_mut::<WIDTH>().0;
+                for (w, sums) in w.iter_mut().zip(sums.as_chunks().0) {
+                    if STREAM {
+                        // SAFETY: the head ended on a multiple of 64 bytes and the registers since then are 32 bytes each.
+                        unsafe { _mm256_stream_ps(w.as_mut_ptr(), load(sums)) };
+                    } else {
+                        store(w, load(sums));
+                    }
+                }
+            }
+            if EXTRACT {
+                let start = start.wrapping_add((first * GROUP) as u32);
+                // SAFETY: the sink was made for every element of the chunk, and each is offered once.
+                unsafe { put_found(&mut sink, start, &found, &sums.0) };
+            }
         }
-        // SAFETY: `push` counts what it writes; the chunk has no more elements than the sink has room for.
+        // SAFETY: what was counted was put; the chunk has no more elements than the sink has room for.
         unsafe { sink.finish() };
-        if any(&[_mm256_cmpgt_epi32(
-            largest,
-            _mm256_set1_epi32((INFINITE - 1) as i32),
-        )]) {
+        start = start.wrapping_add((g_chunk.len() * GROUP) as u32);
+        let largest = _mm256_cmpgt_epi32(largest, _mm256_set1_epi32((INFINITE - 1) as i32));
+        if _mm256_testz_si256(largest, largest) == 0 {
             return false;
         }
     }

@@ -8,7 +8,7 @@ pub(crate) use places::read_high;
 
 use std::arch::x86_64::*;
 
-use places::{put_indices, put_values};
+use places::put_found;
 
 use crate::window::{Marks, Sums};
 use crate::x86::{Sink, prefetch};
@@ -144,16 +144,10 @@ pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out
         *marks = [0; 64];
     }
     let mut sink = Sink::new(out, most);
-    // SAFETY: the sink was made for as many entries as there are marks.
-    let count = unsafe { put_indices(&mut sink, start, &found) };
-    let value = |slot| {
-        let slot = _mm512_and_si512(slot, _mm512_set1_epi32(Window::LEN as i32 - 1));
-        // SAFETY: the mask keeps every slot in the window.
-        unsafe { _mm512_i32gather_ps::<4>(slot, sums.as_ptr()) }
-    };
-    // SAFETY: so many indices were just put, and then counted.
+    let values = sums.as_chunks().0.first_chunk().expect("a whole window");
+    // SAFETY: the sink was made for as many entries as there are marks, and they are counted.
     unsafe {
-        put_values(&mut sink, start, count, value);
+        put_found(&mut sink, start, &found, values);
         sink.finish();
     }
 }

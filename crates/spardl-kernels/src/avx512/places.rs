@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::WIDTH;
+use super::{WIDTH, load, push};
 use crate::elias_fano::words;
 use crate::portable;
 use crate::x86::Sink;
@@ -74,6 +74,46 @@ fn byte_lanes() -> __m512i {
     unsafe { _mm512_loadu_si512(LANES.as_ptr().cast()) }
 }
 
+/// One in so many elements is found: then all are compressed. To gather what is found takes longer.
+const CROWDED: usize = 16;
+
+/// Appends the `values` whose bits are set in `found`; the first of them has the index `start`.
+///
+/// # Safety
+///
+/// The sink has room for all of them.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline]
+pub(super) unsafe fn put_found<const N: usize>(
+    sink: &mut Sink<'_>,
+    start: u32,
+    found: &[u64; N],
+    values: &[[f32; 64]; N],
+) {
+    const { assert!(N.is_power_of_two(), "a mask keeps slots inside") };
+    let count: u32 = found.iter().map(|found| found.count_ones()).sum();
+    if count as usize >= N * 64 / CROWDED {
+        for (at, (found, values)) in found.iter().zip(values).enumerate() {
+            for (part, values) in values.as_chunks().0.iter().enumerate() {
+                let mask = (found >> (part * WIDTH)) as __mmask16;
+                let first = start.wrapping_add((at * 64 + part * WIDTH) as u32);
+                // SAFETY: the caller's contract.
+                unsafe { push(sink, first, mask, load(values)) };
+            }
+        }
+        return;
+    }
+    // SAFETY: the caller's contract.
+    let count = unsafe { put_indices(sink, start, found) };
+    let value = |slot| {
+        let slot = _mm512_and_si512(slot, _mm512_set1_epi32(N as i32 * 64 - 1));
+        // SAFETY: the mask keeps every slot among the values.
+        unsafe { _mm512_i32gather_ps::<4>(slot, values.as_flattened().as_ptr()) }
+    };
+    // SAFETY: so many indices were just put.
+    unsafe { put_values(sink, start, count, value) };
+}
+
 /// Puts the indices of the bits of `masks`, the lowest of which is `start`, at the end of the sink, and returns how many; they do not
 /// count yet.
 ///
@@ -82,7 +122,7 @@ fn byte_lanes() -> __m512i {
 /// The sink has room for all of them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline]
-pub(super) unsafe fn put_indices(sink: &mut Sink<'_>, start: u32, masks: &[u64]) -> usize {
+unsafe fn put_indices(sink: &mut Sink<'_>, start: u32, masks: &[u64]) -> usize {
     if is_x86_feature_detected!("avx512vbmi2") {
         // SAFETY: the CPU has what the function needs beyond this level; the caller's contract.
         return unsafe { put_indices_by_bytes(sink, start, masks) };
@@ -167,7 +207,7 @@ fn not_zero(words: &[u64]) -> u64 {
 /// So many indices were put there, and the sink has room for them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline]
-pub(super) unsafe fn put_values(
+unsafe fn put_values(
     sink: &mut Sink<'_>,
     start: u32,
     count: usize,
