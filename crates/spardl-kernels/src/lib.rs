@@ -35,6 +35,7 @@ macro_rules! dispatch {
 
 pub mod elias_fano;
 mod entries;
+pub mod few_bits;
 mod level;
 mod pages;
 mod portable;

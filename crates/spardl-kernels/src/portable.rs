@@ -5,6 +5,7 @@
 //! sums spell out their lanes.
 
 pub(crate) use crate::elias_fano::{read_high, read_low, write_parts};
+pub(crate) use crate::few_bits::loops::{codes, extent, levels_of};
 
 use crate::source::Element;
 use crate::window::{Marks, Sums};

@@ -10,6 +10,7 @@ use std::arch::x86_64::*;
 
 use places::put_found;
 
+use crate::few_bits::Grid;
 use crate::window::{Marks, Sums};
 use crate::x86::{Sink, prefetch};
 use crate::{Entries, MAGNITUDE, Window, portable, x86};
@@ -250,6 +251,9 @@ recompiled! {
     portable::any_zero(values: &[f32]) -> bool;
     portable::write_parts(width: u32, start: u32, indices: &[u32], low: &mut [u8], high: &mut [u8]);
     portable::read_low(width: u32, bytes: &[u8], start: u32, slots: &mut [u32]);
+    portable::extent(values: &[f32]) -> (u32, u32);
+    portable::codes(values: &[f32], grid: &Grid, out: &mut [u8]);
+    portable::levels_of(codes: &[u8], levels: &[f32; 8], out: &mut [f32]);
     portable::add_assign(a: &mut [f32], b: &[f32]);
     portable::all_finite(a: &[f32]) -> bool;
     portable::sum_of_squares(a: &[f32]) -> f64;

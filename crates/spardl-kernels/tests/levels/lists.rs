@@ -142,6 +142,28 @@ proptest! {
     }
 
     #[test]
+    fn codes_of_few_bits_and_their_values_are_the_same_at_every_level(
+        (a, _, offset) in pairs(finite()),
+        limits in prop::array::uniform7(127u32 << 7..140 << 7),
+        levels in prop::array::uniform8(0.0f32..9.0),
+    ) {
+        let values = &a[offset.min(a.len())..];
+        let all = |level| {
+            let (least, most) = few_bits::extent(level, values);
+            let base = f32::from_bits(least.max(1 << 23) & 0xffff_0000);
+            let grid = few_bits::Grid { base, least: f32::from_bits(least), limits };
+            let (mut codes, mut seen) = (vec![0; values.len()], vec![0.0; values.len()]);
+            few_bits::codes(level, values, &grid, &mut codes);
+            few_bits::values(level, &codes, &levels, &mut seen);
+            (least, most, codes, bits(&seen))
+        };
+        let expected = all(Level::Portable);
+        for level in Level::available() {
+            prop_assert_eq!(all(level), expected.clone(), "{}", level.name());
+        }
+    }
+
+    #[test]
     fn keys_are_counted_and_found_alike_at_every_level(
         (a, _, offset) in pairs(rarely_finite()),
         low in prop_oneof![Just(0u32), any::<u32>(), Just(1f32.to_bits())],

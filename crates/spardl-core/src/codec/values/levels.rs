@@ -21,6 +21,9 @@
 //! | per chunk: 2, 1 | base as bf16, step; no step with one bit, neither with f32 |
 //! | bits x ceil(count / 8) | a bitmap of the signs, then one for each bit of the level, the lowest first; or f32 values |
 
+use spardl_kernels::Level;
+use spardl_kernels::few_bits::{self, Grid};
+
 use super::super::Reader;
 use crate::error::DecodeError;
 
@@ -41,9 +44,24 @@ const RUNG: [u8; 128] = [
     53, 53, 54, 54, 55, 55, 55, 56, 56, 56, 57, 57, 58, 58, 58, 59, 59, 60, 60, 60, 61, 61, 61, 62,
     62, 63, 63, 63, 64,
 ];
+/// The first seven bits whose nearest rung is at least 1, 2, .. 64.
+const FIRST: [u8; 64] = {
+    let (mut first, mut bits) = ([0; 64], 128);
+    while bits > 0 {
+        bits -= 1;
+        let mut rung = RUNG[bits] as usize;
+        while rung > 0 {
+            rung -= 1;
+            first[rung] = bits as u8;
+        }
+    }
+    first
+};
+/// Codes with fewer levels are found and read by [`few_bits`].
+const FEW: u32 = 8;
+const LOWEST: u64 = 0x0101_0101_0101_0101;
 /// The widest step: half of it, and what the tables round, is less than an octave.
 const WIDEST: u32 = 125;
-const MAGNITUDE: u32 = 0x7fff_ffff;
 const INFINITE: u32 = 0x7f80_0000;
 
 /// A type of few bits: the codes that its chunks may have, the narrowest first, f32 last.
@@ -111,6 +129,21 @@ impl Scale {
         let number = (rung(magnitude / self.base) as f32 + 0.5 * step) / step;
         (number as u32).min(top)
     }
+
+    /// The [`Grid::limits`] that make [`Scale::nearest`] of `top`, less than [`FEW`].
+    fn limits(self, top: u32) -> [u32; FEW as usize - 1] {
+        let mut limits = [u32::MAX; FEW as usize - 1];
+        if self.step == 0 {
+            return limits;
+        }
+        for (number, limit) in (1..=top).zip(&mut limits) {
+            // Half a step below a level it is nearest: the first rung that is no lower, and where that begins.
+            let rung = ((2 * number - 1) * self.step).div_ceil(2);
+            let (octave, rung) = ((rung - 1) / 64, (rung - 1) % 64);
+            *limit = ((127 + octave) << 7) + u32::from(FIRST[rung as usize]);
+        }
+        limits
+    }
 }
 
 /// `2^(rung / 64)`, with eight significant bits.
@@ -138,10 +171,7 @@ struct Extent {
 impl Extent {
     /// The smallest and the largest magnitude, if levels can be near both: normal numbers all.
     fn of(chunk: &[f32]) -> Option<Self> {
-        let (least, most) = chunk.iter().fold((MAGNITUDE, 0), |(least, most), value| {
-            let magnitude = value.to_bits() & MAGNITUDE;
-            (magnitude.min(least), magnitude.max(most))
-        });
+        let (least, most) = few_bits::extent(Level::best(), chunk);
         let normal = least >= f32::MIN_POSITIVE.to_bits() && most < INFINITE;
         normal.then(|| Self {
             least: f32::from_bits(least),
@@ -204,17 +234,19 @@ impl Levels {
     }
 
     pub(super) fn quantise(self, values: &mut [f32], errors: &mut [f32]) {
+        let (mut codes, mut seen) = ([0; CHUNK], [0.0; CHUNK]);
         let chunks = values.chunks_mut(CHUNK).zip(errors.chunks_mut(CHUNK));
         for (values, errors) in chunks {
-            let Some((code, scale, least)) = self.choose(values).1 else {
+            let Some(coded) = self.choose(values).1 else {
                 errors.fill(0.0);
                 continue;
             };
-            for (value, error) in values.iter_mut().zip(errors) {
-                let number = number(*value, code, scale, least);
-                let seen = scale.level(number).copysign(*value);
-                *error = *value - seen;
-                *value = seen;
+            let (codes, seen) = (&mut codes[..values.len()], &mut seen[..values.len()]);
+            coded.codes(values, codes);
+            coded.values(codes, seen);
+            for ((value, error), seen) in values.iter_mut().zip(errors).zip(seen) {
+                *error = *value - *seen;
+                *value = *seen;
             }
         }
     }
@@ -225,23 +257,19 @@ impl Levels {
         for (at, chunk) in src.chunks(CHUNK).enumerate() {
             let (tag, coded) = self.choose(chunk);
             out[tags + at / 4] |= (tag as u8) << (2 * (at % 4));
-            let Some((code, scale, least)) = coded else {
+            let Some(coded) = coded else {
                 out.extend(chunk.iter().flat_map(|value| value.to_le_bytes()));
                 continue;
             };
-            let mut planes = [0u64; 8];
-            for (at, &value) in chunk.iter().enumerate() {
-                let sign = u32::from(value.is_sign_negative());
-                let bits = number(value, code, scale, least) << 1 | sign;
-                for (bit, plane) in planes[..code.0].iter_mut().enumerate() {
-                    *plane |= u64::from(bits >> bit & 1) << at;
-                }
-            }
+            let mut codes = [0; CHUNK];
+            coded.codes(chunk, &mut codes[..chunk.len()]);
+            let Coded { code, scale, .. } = coded;
             let [.., low, high] = scale.base.to_bits().to_le_bytes();
             let head = [low, high, scale.step as u8];
             out.extend_from_slice(&head[..code.scale_len()]);
-            for plane in &planes[..code.0] {
-                out.extend_from_slice(&plane.to_le_bytes()[..chunk.len().div_ceil(8)]);
+            for bit in 0..code.0 {
+                let plane = plane(&codes, bit);
+                out.extend_from_slice(&plane[..chunk.len().div_ceil(8)]);
             }
         }
     }
@@ -279,7 +307,9 @@ impl Levels {
             let code = self.code(tags, at).unwrap_or(Code(32));
             let (chunk, later) = rest.split_at(code.len(count));
             match read_scale(code, chunk) {
-                Some(scale) => read_levels(code, scale, chunk, &mut values[..count]),
+                Some(scale) => {
+                    read_levels(Coded::new(code, scale, 0.0), chunk, &mut values[..count])
+                }
                 None => {
                     let whole = chunk.as_chunks().0.iter();
                     let whole = whole.map(|&bytes| f32::from_le_bytes(bytes));
@@ -294,16 +324,16 @@ impl Levels {
         }
     }
 
-    /// The tag of a chunk, and its code, scale and smallest magnitude unless it travels as f32.
-    fn choose(self, chunk: &[f32]) -> (usize, Option<(Code, Scale, f32)>) {
+    /// The tag of a chunk, and how it is coded unless it travels as f32.
+    fn choose(self, chunk: &[f32]) -> (usize, Option<Coded>) {
         let whole = self.codes.len() - 1;
         let coded = Extent::of(chunk).and_then(|extent| {
             let mut tags = 0..whole;
             tags.find_map(|tag| {
                 let (code, narrower) = (self.codes[tag], &self.codes[..tag]);
-                let scale = extent.fit(code, chunk)?;
-                let stays = tag == 0 || !fits_any(narrower, code, scale, extent.least, chunk);
-                stays.then_some((tag, Some((code, scale, extent.least))))
+                let coded = Coded::new(code, extent.fit(code, chunk)?, extent.least);
+                let stays = tag == 0 || !fits_any(narrower, coded, chunk);
+                stays.then_some((tag, Some(coded)))
             })
         });
         coded.unwrap_or((whole, None))
@@ -316,13 +346,65 @@ impl Levels {
     }
 }
 
-/// Would one of the `narrower` codes do for what is seen of the chunk? Then a second time would change it.
-fn fits_any(narrower: &[Code], code: Code, scale: Scale, least: f32, chunk: &[f32]) -> bool {
-    let mut seen = [0.0; CHUNK];
-    for (seen, &value) in seen.iter_mut().zip(chunk) {
-        *seen = scale.level(number(value, code, scale, least));
+/// How a chunk is coded.
+#[derive(Clone, Copy, Debug)]
+struct Coded {
+    code: Code,
+    scale: Scale,
+    /// The smallest magnitude is the first level, so that it is the base again.
+    least: f32,
+}
+
+impl Coded {
+    const fn new(code: Code, scale: Scale, least: f32) -> Self {
+        Self { code, scale, least }
     }
-    let seen = &seen[..chunk.len()];
+
+    /// For each value the number of its level, shifted by one, and the sign in the lowest bit.
+    fn codes(self, values: &[f32], out: &mut [u8]) {
+        let Self { code, scale, least } = self;
+        if code.top() < FEW {
+            let limits = scale.limits(code.top());
+            let base = scale.base;
+            let grid = Grid {
+                base,
+                least,
+                limits,
+            };
+            return few_bits::codes(Level::best(), values, &grid, out);
+        }
+        for (&value, out) in values.iter().zip(out) {
+            let magnitude = value.abs();
+            let number = match magnitude == least {
+                true => 0,
+                false => scale.nearest(magnitude, code.top()),
+            };
+            *out = (number << 1) as u8 | u8::from(value.is_sign_negative());
+        }
+    }
+
+    /// What is seen of the codes.
+    fn values(self, codes: &[u8], out: &mut [f32]) {
+        let mut levels = [0.0; 128];
+        for (number, level) in (0..=self.code.top()).zip(&mut levels) {
+            *level = self.scale.level(number);
+        }
+        if let (Some(few), true) = (levels.first_chunk(), self.code.top() < FEW) {
+            return few_bits::values(Level::best(), codes, few, out);
+        }
+        for (&code, out) in codes.iter().zip(out) {
+            let level = levels[usize::from(code >> 1)].to_bits();
+            *out = f32::from_bits(level | u32::from(code) << 31);
+        }
+    }
+}
+
+/// Would one of the `narrower` codes do for what is seen of the chunk? Then a second time would change it.
+fn fits_any(narrower: &[Code], coded: Coded, chunk: &[f32]) -> bool {
+    let (mut codes, mut seen) = ([0; CHUNK], [0.0; CHUNK]);
+    let (codes, seen) = (&mut codes[..chunk.len()], &mut seen[..chunk.len()]);
+    coded.codes(chunk, codes);
+    coded.values(codes, seen);
     let fits = |extent: Extent| {
         narrower
             .iter()
@@ -331,14 +413,22 @@ fn fits_any(narrower: &[Code], code: Code, scale: Scale, least: f32, chunk: &[f3
     Extent::of(seen).is_some_and(fits)
 }
 
-/// The number of the level that stands for a value. The smallest magnitude is the first, so that it is the base again.
-fn number(value: f32, code: Code, scale: Scale, least: f32) -> u32 {
-    let magnitude = value.abs();
-    if scale.step == 0 || magnitude == least {
-        0
-    } else {
-        scale.nearest(magnitude, code.top())
+/// One bit of each code, as a bitmap. A multiplication moves the lowest bits of eight bytes together.
+fn plane(codes: &[u8; CHUNK], bit: usize) -> [u8; CHUNK / 8] {
+    let mut plane = [0; CHUNK / 8];
+    for (plane, &codes) in plane.iter_mut().zip(codes.as_chunks().0) {
+        let bits = u64::from_le_bytes(codes) >> bit & LOWEST;
+        *plane = (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8;
     }
+    plane
+}
+
+/// Sets one bit of eight codes: the inverse of [`plane`].
+fn spread(bits: u8, bit: usize) -> u64 {
+    let one_each = u64::from(bits).wrapping_mul(LOWEST) & 0x8040_2010_0804_0201;
+    // The bit in byte i has the value 2^i: what lacks to 2^7 is added.
+    let highest = one_each.wrapping_add(0x0040_6070_787c_7e7f);
+    (highest >> 7 & LOWEST) << bit
 }
 
 /// The lengths of the chunks of a run.
@@ -363,24 +453,50 @@ fn read_scale(code: Code, chunk: &[u8]) -> Option<Scale> {
     normal.then_some(scale)
 }
 
-fn read_levels(code: Code, scale: Scale, chunk: &[u8], values: &mut [f32]) {
-    let mut levels = [0.0; 128];
-    for (number, level) in (0..=code.top()).zip(&mut levels) {
-        *level = scale.level(number);
+fn read_levels(coded: Coded, chunk: &[u8], values: &mut [f32]) {
+    let mut codes = [0; CHUNK];
+    let planes = chunk[coded.code.scale_len()..].chunks(values.len().div_ceil(8));
+    for (bit, plane) in planes.take(coded.code.0).enumerate() {
+        for (codes, &bits) in codes.as_chunks_mut::<8>().0.iter_mut().zip(plane) {
+            *codes = (u64::from_le_bytes(*codes) | spread(bits, bit)).to_le_bytes();
+        }
     }
-    let mut planes = [0u64; 8];
-    let bytes = chunk[code.scale_len()..].chunks(values.len().div_ceil(8));
-    for (plane, bytes) in planes.iter_mut().zip(bytes) {
-        let mut wide = [0; 8];
-        wide[..bytes.len()].copy_from_slice(bytes);
-        *plane = u64::from_le_bytes(wide);
+    coded.values(&codes[..values.len()], values);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_tell_the_nearest_level_of_every_quotient() {
+        for step in 1..=WIDEST {
+            for top in [1, 7] {
+                let scale = Scale { base: 1.0, step };
+                let limits = scale.limits(top);
+                for upper in 127 << 7..=0x7f7f_u32 {
+                    let number = limits.iter().filter(|&&limit| upper >= limit).count();
+                    let nearest = scale.nearest(f32::from_bits(upper << 16), top);
+                    assert_eq!(number as u32, nearest, "{step} {top} {upper:#x}");
+                }
+            }
+        }
     }
-    for (at, value) in values.iter_mut().enumerate() {
-        let bit = |plane: &u64| (plane >> at & 1) as usize;
-        let [signs, numbers @ ..] = &planes;
-        let numbers = numbers[..code.0 - 1].iter().enumerate();
-        let number: usize = numbers.map(|(place, plane)| bit(plane) << place).sum();
-        let sign = (bit(signs) as u32) << 31;
-        *value = f32::from_bits(levels[number].to_bits() | sign);
+
+    #[test]
+    fn planes_of_bits_come_back() {
+        let mut codes = [0; CHUNK];
+        (0..)
+            .zip(&mut codes)
+            .for_each(|(i, code)| *code = (i * 37 % 251) as u8);
+        let mut again = [0u64; 8];
+        for bit in 0..8 {
+            let plane = plane(&codes, bit);
+            assert!((0..CHUNK).all(|i| plane[i / 8] >> (i % 8) & 1 == codes[i] >> bit & 1));
+            for (again, bits) in again.iter_mut().zip(plane) {
+                *again |= spread(bits, bit);
+            }
+        }
+        assert_eq!(again.map(u64::to_le_bytes).as_flattened(), codes);
     }
 }
