@@ -10,6 +10,6 @@ workers=(--nworkers "${NWORKERS:-8}")
 [ -z "${LAUNCH:-}" ] || workers=()
 exec ${LAUNCH:-} "${SPARDL:-spardl}" train "${workers[@]}" \
   --dnn resnet50 --dataset imagenet --max-epochs 90 --batch-size 32 --lr 0.1 \
-  --momentum 0.9 --weight-decay 0.0001 --lr-warmup-epochs 5 --lr-steps 30,60,80 \
+  --momentum 0.9 --sparse-momentum 0.9 --weight-decay 0.0001 --lr-warmup-epochs 5 --lr-steps 30,60,80 \
   --compression --compressor spardl --density 0.01 \
   "$@"

@@ -10,6 +10,6 @@ workers=(--nworkers "${NWORKERS:-6}")
 [ -z "${LAUNCH:-}" ] || workers=()
 exec ${LAUNCH:-} "${SPARDL:-spardl}" train "${workers[@]}" \
   --dnn vgg16 --dataset cifar10 --max-epochs 121 --batch-size 16 --lr 0.1 \
-  --momentum 0.9 --weight-decay 0.0001 --lr-schedule spardl \
+  --momentum 0.9 --sparse-momentum 0.9 --weight-decay 0.0001 --lr-schedule spardl \
   --compression --compressor spardl --density 0.01 \
   "$@"

@@ -1,5 +1,5 @@
 //! Plain training of one replica on one thread, to see how a network learns a data set:
-//! `cargo run --release -p spardl-burn --example learn -- lstmimdb imdb data 1.0 32 3 [tokens] [samples]`
+//! `cargo run --release -p spardl-burn --example learn -- sentiment imdb data 1.0 32 3 [tokens] [samples]`
 //! (model, data set, its directory, learning rate, batch size, epochs, tokens of a sequence, samples to learn from).
 //! SGD with momentum 0.9; the learning rate falls to zero along half a cosine.
 

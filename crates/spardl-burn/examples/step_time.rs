@@ -30,7 +30,7 @@ const TEXT: Task = Task::Language {
 const LIST: &[(&str, usize)] = &[
     ("lenet", 32),
     ("resnet20", 32),
-    ("lstmimdb", 32),
+    ("sentiment", 32),
     ("bert-tiny", 16),
 ];
 
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn measure(name: &str, size: usize, steps: usize) -> Result<(), BuildError> {
     let task = match name {
         "mlp" | "lenet" => MNIST,
-        "lstmimdb" => IMDB,
+        "sentiment" => IMDB,
         _ if name.starts_with("bert") || name == "lstm" => TEXT,
         _ => CIFAR,
     };

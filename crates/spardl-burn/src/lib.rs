@@ -33,10 +33,12 @@ mod loss;
 mod models;
 mod ops;
 mod pooled;
+mod recipe;
 mod registry;
 mod replica;
 
 pub use device::DeviceChoice;
 pub use error::BuildError;
 pub use pooled::Pooled;
+pub use recipe::Recipe;
 pub use registry::{Entry, MODELS, Wants, build, find, layout};

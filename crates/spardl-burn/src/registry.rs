@@ -8,11 +8,12 @@ use spardl_train::data::Task;
 use crate::models::alexnet::AlexNet;
 use crate::models::bert::{self, Bert};
 use crate::models::lenet::LeNet;
-use crate::models::lstm::{Sentiment, WordModel};
+use crate::models::lstm::{LastOutput, Sentiment, WordModel};
 use crate::models::mlp::Mlp;
 use crate::models::resnet::CifarResNet;
 use crate::models::resnet50::ResNet50;
 use crate::models::vgg::Vgg;
+use crate::recipe::{self, Recipe};
 use crate::replica::{Network, Replica};
 use crate::{BuildError, DeviceChoice, flat};
 
@@ -25,6 +26,8 @@ pub struct Entry {
     pub about: &'static str,
     /// What it is for.
     pub wants: Wants,
+    /// What it learns with, on which data; it is tried first on that of the first one, which needs no files.
+    pub recipes: &'static [Recipe],
     make: Make,
 }
 
@@ -48,6 +51,7 @@ pub const MODELS: &[Entry] = &[
         name: "mlp",
         about: "two hidden layers of 256 for quick runs",
         wants: Wants::Images { side: 1 },
+        recipes: recipe::MLP,
         make: Make::Images(|place, shape, classes| {
             place.plan(|device| Mlp::new(shape, classes, device))
         }),
@@ -56,6 +60,7 @@ pub const MODELS: &[Entry] = &[
         name: "lenet",
         about: "LeNet-5 with ReLU and max pooling",
         wants: Wants::Images { side: 12 },
+        recipes: recipe::LENET,
         make: Make::Images(|place, shape, classes| {
             place.plan(|device| LeNet::new(shape, classes, device))
         }),
@@ -64,24 +69,28 @@ pub const MODELS: &[Entry] = &[
         name: "resnet20",
         about: "ResNet-20 for CIFAR, parameter-free shortcuts (269,722 parameters for 10 classes)",
         wants: Wants::Images { side: 4 },
+        recipes: recipe::CIFAR_RESNET,
         make: cifar_resnet::<3>(),
     },
     Entry {
         name: "resnet56",
         about: "ResNet-56 for CIFAR, parameter-free shortcuts (853,018 parameters for 10 classes)",
         wants: Wants::Images { side: 4 },
+        recipes: recipe::CIFAR_RESNET,
         make: cifar_resnet::<9>(),
     },
     Entry {
         name: "resnet110",
         about: "ResNet-110 for CIFAR, parameter-free shortcuts (1,727,962 parameters for 10 classes)",
         wants: Wants::Images { side: 4 },
+        recipes: recipe::CIFAR_RESNET,
         make: cifar_resnet::<18>(),
     },
     Entry {
         name: "resnet50",
         about: "ResNet-50 for ImageNet (25,557,032 parameters for 1000 classes)",
         wants: Wants::Images { side: 32 },
+        recipes: recipe::IMAGENET,
         make: Make::Images(|place, shape, classes| {
             place.plan(|device| ResNet50::new(shape[0], classes, device))
         }),
@@ -90,6 +99,7 @@ pub const MODELS: &[Entry] = &[
         name: "vgg16",
         about: "VGG-16 for CIFAR with batch normalisation (14,728,266 parameters for 10 classes)",
         wants: Wants::Images { side: 32 },
+        recipes: recipe::DEEP,
         make: Make::Images(|place, shape, classes| {
             place.plan(|device| Vgg::vgg16(shape[0], classes, device))
         }),
@@ -98,6 +108,7 @@ pub const MODELS: &[Entry] = &[
         name: "vgg19",
         about: "VGG-19 for CIFAR with batch normalisation (20,040,522 parameters for 10 classes)",
         wants: Wants::Images { side: 32 },
+        recipes: recipe::DEEP,
         make: Make::Images(|place, shape, classes| {
             place.plan(|device| Vgg::vgg19(shape[0], classes, device))
         }),
@@ -106,6 +117,7 @@ pub const MODELS: &[Entry] = &[
         name: "alexnet",
         about: "AlexNet (61,100,840 parameters for ImageNet; 23,272,266 for CIFAR-10, a smaller form)",
         wants: Wants::Images { side: 16 },
+        recipes: recipe::DEEP,
         make: Make::Images(|place, shape, classes| {
             place.plan(|device| AlexNet::new(shape, classes, device))
         }),
@@ -114,40 +126,55 @@ pub const MODELS: &[Entry] = &[
         name: "lstm",
         about: "word language model, 2 layers of 650 (19,775,200 parameters for 10,000 words)",
         wants: Wants::Language,
+        recipes: recipe::LSTM,
         make: Make::Language(|place, _, vocabulary| {
             place.plan(|device| WordModel::new(vocabulary, device))
         }),
     },
     Entry {
-        name: "lstmimdb",
-        about: "sentiment classifier, one layer of 64 (1,313,282 parameters for 20,000 words)",
+        name: "sentiment",
+        about: "sentiment classifier by means, one layer of 64 (1,313,282 parameters for 20,000 words)",
         wants: Wants::Sequences,
+        recipes: recipe::REVIEWS,
         make: Make::Sequences(|place, vocabulary, classes| {
             place.plan(|device| Sentiment::new(vocabulary, classes, device))
+        }),
+    },
+    Entry {
+        name: "lstmimdb",
+        about: "sentiment classifier as published, one layer of 100, the last output (2,560,652 parameters for 50,001 words)",
+        wants: Wants::Sequences,
+        recipes: recipe::LSTMIMDB,
+        make: Make::Sequences(|place, vocabulary, classes| {
+            place.plan(|device| LastOutput::new(vocabulary, classes, device))
         }),
     },
     Entry {
         name: "bert",
         about: "the published BERT: another name of bert-base",
         wants: Wants::Language,
+        recipes: recipe::BERT,
         make: Make::Language(bert_base),
     },
     Entry {
         name: "bert-base",
         about: "masked language model, 12 encoders of 768 (109,514,298 parameters as published)",
         wants: Wants::Language,
+        recipes: recipe::BERT,
         make: Make::Language(bert_base),
     },
     Entry {
         name: "bert-small",
         about: "masked language model, 4 encoders of 512 (28,795,194 parameters for 30,522 words)",
         wants: Wants::Language,
+        recipes: recipe::BERT,
         make: Make::Language(bert_small),
     },
     Entry {
         name: "bert-tiny",
         about: "masked language model, 2 encoders of 128 (4,416,698 parameters for 30,522 words)",
         wants: Wants::Language,
+        recipes: recipe::BERT,
         make: Make::Language(bert_tiny),
     },
 ];
@@ -273,6 +300,20 @@ impl Place {
 }
 
 impl Entry {
+    /// What it learns this data set with: of a set that it has no recipe for, the numbers of another.
+    ///
+    /// # Panics
+    /// Never: every network has a recipe.
+    pub fn recipe(&self, dataset: &str) -> Recipe {
+        let known = self.recipes.iter().find(|recipe| recipe.dataset == dataset);
+        known.copied().unwrap_or_else(|| Recipe {
+            image_size: None,
+            length: None,
+            vocabulary: None,
+            ..*self.recipes.last().expect("every network has a recipe")
+        })
+    }
+
     fn refuse(&self, task: &Task) -> BuildError {
         let (expected, data) = match self.wants {
             Wants::Images { .. } => ("images", "mnist, cifar10, cifar100, imagenet or synthetic"),

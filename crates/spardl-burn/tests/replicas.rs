@@ -25,6 +25,7 @@ fn small() -> Vec<(&'static str, Task, Batch)> {
         ("mlp", mnist, images(shape, 10, 4)),
         ("lenet", mnist, images(shape, 10, 4)),
         ("resnet20", cifar, images([3, 16, 16], 10, 4)),
+        ("sentiment", reviews, tokens(12, 50, 4, false)),
         ("lstmimdb", reviews, tokens(12, 50, 4, false)),
         ("bert-tiny", text, tokens(12, 50, 2, true)),
         ("lstm", text, tokens(12, 50, 2, true)),

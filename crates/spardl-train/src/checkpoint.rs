@@ -1,6 +1,6 @@
 //! When a worker saves, and what.
 //!
-//! `model.safetensors` holds what all workers have alike: the parameters by name and the velocity. Each worker's own file holds
+//! `model.safetensors` holds what all workers have alike: the parameters by name, the velocity and the momentum it is of. Each worker's own file holds
 //! its residual and the state of its method for every bucket, its running statistics, its position in the data with the score of
 //! the epoch so far, and with momentum correction its velocity. There is no state of a random generator: everything random is
 //! a function of seed, epoch, step and rank.

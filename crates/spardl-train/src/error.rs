@@ -4,6 +4,7 @@ use spardl::Rank;
 
 use crate::data::DataError;
 use crate::events::EventsError;
+use crate::optimiser::SparseMomentum;
 use crate::store::{ArraysError, Damage, StoreError};
 
 /// Why a run ended before its end.
@@ -107,7 +108,7 @@ impl TrainError {
 }
 
 /// Why a run cannot go on from a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
     /// Another seed.
@@ -129,6 +130,22 @@ pub enum Mismatch {
     Momentum {
         /// In the checkpoint?
         saved: bool,
+    },
+    /// Another momentum while mass is held back.
+    #[error("it was made with a sparse momentum of {saved}, not {now}")]
+    SparseMomentum {
+        /// In the checkpoint.
+        saved: SparseMomentum,
+        /// In this run.
+        now: SparseMomentum,
+    },
+    /// Other tensors that are always reduced whole: residuals lie elsewhere.
+    #[error("it was made with tensors below {saved} dimensions reduced whole, not below {now}")]
+    DenseBelowDims {
+        /// In the checkpoint.
+        saved: usize,
+        /// In this run.
+        now: usize,
     },
     /// Momentum correction in one of the two.
     #[error("it was made {} momentum correction, and this run is {}", with(*saved), with(!saved))]

@@ -36,6 +36,7 @@ pub mod model;
 pub mod optimiser;
 mod progress;
 pub mod record;
+mod reordered;
 mod resume;
 mod run_identity;
 pub mod schedule;

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::Fingerprint;
 use crate::error::Mismatch;
-use crate::optimiser::Rule;
+use crate::optimiser::{Rule, SparseMomentum};
 use crate::store::Checkpoint;
 use crate::{Run, TrainError};
 
 /// What makes a run what it is, beside the shapes of its parameters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunIdentity {
     /// The method with its options.
     method: String,
@@ -24,8 +24,12 @@ pub(crate) struct RunIdentity {
     optimiser: Rule,
     /// Has it a velocity?
     momentum: bool,
-    /// Is that each worker's own?
+    /// What of it is left while mass is held back.
+    sparse_momentum: SparseMomentum,
+    /// Is the velocity each worker's own?
     momentum_correction: bool,
+    /// Which tensors come last, because they are reduced whole.
+    dense_below_dims: usize,
 }
 
 impl RunIdentity {
@@ -39,6 +43,8 @@ impl RunIdentity {
             data: data.train.clone(),
             optimiser: settings.optimiser.rule,
             momentum: settings.optimiser.momentum != 0.0,
+            sparse_momentum: settings.optimiser.sparse_momentum,
+            dense_below_dims: settings.dense_below_dims,
             momentum_correction: settings.optimiser.momentum_correction,
         }
     }
@@ -84,6 +90,14 @@ impl RunIdentity {
         if self.momentum != saved.momentum {
             let saved = saved.momentum;
             return Err(Mismatch::Momentum { saved });
+        }
+        if self.sparse_momentum != saved.sparse_momentum {
+            let (saved, now) = (saved.sparse_momentum, self.sparse_momentum);
+            return Err(Mismatch::SparseMomentum { saved, now });
+        }
+        if self.dense_below_dims != saved.dense_below_dims {
+            let (saved, now) = (saved.dense_below_dims, self.dense_below_dims);
+            return Err(Mismatch::DenseBelowDims { saved, now });
         }
         if self.momentum_correction != saved.momentum_correction {
             let saved = saved.momentum_correction;

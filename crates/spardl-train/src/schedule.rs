@@ -5,14 +5,19 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use spardl::Density;
 
+/// Where a ramp ends unless it says.
+const RAMP_TO: f64 = 0.01;
+
 /// How the learning rate changes: a linear warm-up, then a factor at each of some epochs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LearningRate {
     /// The rate after the warm-up.
     pub base: f64,
-    /// Epochs in which the rate rises linearly from `base / workers` to `base`.
+    /// Epochs in which the rate rises linearly to `base`.
     pub warmup_epochs: f64,
+    /// Where it rises from; `base / workers` when not given.
+    pub warmup_from: Option<f64>,
     /// Epochs at which the rate is multiplied by `factor`.
     pub steps: Vec<f64>,
     /// See `steps`.
@@ -25,6 +30,7 @@ impl LearningRate {
         Self {
             base,
             warmup_epochs: 0.0,
+            warmup_from: None,
             steps: Vec::new(),
             factor: 0.1,
         }
@@ -33,7 +39,8 @@ impl LearningRate {
     /// The rate at a position in epochs, for that many workers.
     pub fn at(&self, epoch: f64, workers: u32) -> f64 {
         if epoch < self.warmup_epochs {
-            let start = self.base / f64::from(workers);
+            let share = self.base / f64::from(workers);
+            let start = self.warmup_from.unwrap_or(share);
             return start + (self.base - start) * (epoch / self.warmup_epochs);
         }
         let passed = self.steps.iter().filter(|step| epoch >= **step).count();
@@ -57,6 +64,20 @@ impl DensitySchedule {
         }
     }
 
+    /// Quarters of the density with every epoch, as in Deep Gradient Compression: 1/4, 1/16, .. and then `last`.
+    pub fn ramp(last: Density) -> Self {
+        let mut stages = Vec::new();
+        let mut density = 0.25;
+        // Four to the tenth is a million: no density in use is lower.
+        while density > last.get() && stages.len() < 10 {
+            let stage = Density::new(density).expect("a part of one");
+            stages.push((stages.len() as f64, stage));
+            density /= 4.0;
+        }
+        stages.push((stages.len() as f64, last));
+        Self { stages }
+    }
+
     /// The density at a position in epochs.
     pub fn at(&self, epoch: f64) -> Density {
         let reached = self.stages.iter().rev().find(|stage| epoch >= stage.0);
@@ -65,11 +86,21 @@ impl DensitySchedule {
     }
 }
 
-/// Reads `0.01`, or `0:0.25,1:0.0625,2:0.01`: each density from its epoch on.
+/// Reads `0.01`, or `0:0.25,1:0.0625,2:0.01`: each density from its epoch on; or `ramp:0.01`, a quarter of the density before
+/// with every epoch until that one is reached, and `ramp` for `ramp:0.01`.
 impl FromStr for DensitySchedule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(last) = text.strip_prefix("ramp") {
+            let last = match last {
+                "" => Ok(RAMP_TO),
+                last => last.strip_prefix(':').unwrap_or(last).parse(),
+            };
+            let last = last.ok().and_then(|number| Density::new(number).ok());
+            let expected = || format!("density '{text}' is not ramp:D with D from 0 to 1");
+            return last.map(Self::ramp).ok_or_else(expected);
+        }
         let mut stages: Vec<(f64, Density)> = Vec::new();
         for part in text.split(',') {
             let (epoch, density) = part.split_once(':').unwrap_or(("0", part));
@@ -134,6 +165,7 @@ mod tests {
         let rate = LearningRate {
             base: 0.8,
             warmup_epochs: 10.0,
+            warmup_from: None,
             steps: vec![81.0, 122.0],
             factor: 0.1,
         };
@@ -144,6 +176,11 @@ mod tests {
         assert!((rate.at(81.0, 4) - 0.08).abs() < 1e-12);
         assert!((rate.at(500.0, 4) - 0.008).abs() < 1e-12);
         assert_eq!(LearningRate::constant(0.3).at(7.0, 8), 0.3);
+        let from = LearningRate {
+            warmup_from: Some(0.4),
+            ..rate
+        };
+        assert_eq!([from.at(0.0, 4), from.at(10.0, 4)], [0.4, 0.8]);
     }
 
     #[test]
@@ -161,6 +198,15 @@ mod tests {
     }
 
     #[test]
+    fn a_ramp_quarters_the_density_with_every_epoch() {
+        let ramp = |text: &str| text.parse::<DensitySchedule>().expect(text).to_string();
+        assert_eq!(ramp("ramp"), "0:0.25,1:0.0625,2:0.015625,3:0.01");
+        assert_eq!(ramp("ramp:0.05"), "0:0.25,1:0.0625,2:0.05");
+        assert_eq!(ramp("ramp:0.5"), "0.5");
+        assert_eq!(ramp(&ramp("ramp")), ramp("ramp"));
+    }
+
+    #[test]
     fn a_density_that_is_none_is_refused_with_what_was_expected() {
         for text in [
             "",
@@ -171,6 +217,8 @@ mod tests {
             "1:0.1",
             "0:0.1,0:0.2",
             "0:0.1,x:0.2",
+            "ramp:2",
+            "ramp:",
         ] {
             let error = text.parse::<DensitySchedule>().expect_err(text);
             assert!(error.contains("from 0 to 1"), "{error}");

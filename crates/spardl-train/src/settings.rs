@@ -27,6 +27,8 @@ pub struct Settings {
     pub density: DensitySchedule,
     /// Epochs in which the whole gradient is reduced.
     pub dense_epochs: f64,
+    /// Tensors of fewer dimensions are always reduced whole: with 2 those of normalisation, and biases.
+    pub dense_below_dims: usize,
     /// The optimiser.
     pub optimiser: optimiser::Options,
     /// Elements of a bucket.

@@ -9,11 +9,12 @@ use spardl::{Density, Outcome, Transport};
 
 use crate::checkpoint::{Checkpointing, Moment};
 use crate::comparison::{compare_data, compare_replicas};
-use crate::data::{Prefetch, Prepared, Sampler};
+use crate::data::{Prefetch, Prepared, Sampler, Task};
 use crate::evaluation::{evaluate, sum};
 use crate::learner::{Learned, Learner};
 use crate::progress::Progress;
 use crate::record::{EpochRecord, Start, StepRecord, Summary, Watch};
+use crate::reordered::Reordered;
 use crate::resume::resume;
 use crate::run_identity::RunIdentity;
 use crate::skips::SkipPolicy;
@@ -33,7 +34,7 @@ pub fn train<T: Transport>(
     transport: T,
     watch: &mut dyn Watch,
 ) -> Result<Summary, TrainError> {
-    Training::new(run, model, transport, watch, None)?.finish()
+    train_all(run, model, transport, watch, None)
 }
 
 /// As [`train`], and ends early when `stop` says so on some worker: all of them finish the same step and write a checkpoint, where
@@ -48,7 +49,24 @@ pub fn train_until<T: Transport>(
     watch: &mut dyn Watch,
     stop: &dyn Fn() -> bool,
 ) -> Result<Summary, TrainError> {
-    let stop = Some(Stop::new(stop));
+    train_all(run, model, transport, watch, Some(Stop::new(stop)))
+}
+
+fn train_all<T: Transport>(
+    run: &Run<'_>,
+    model: &mut dyn Model,
+    transport: T,
+    watch: &mut dyn Watch,
+    stop: Option<Stop<'_>>,
+) -> Result<Summary, TrainError> {
+    let mut reordered;
+    let model = match run.settings.dense_below_dims {
+        0 => model,
+        dims => {
+            reordered = Reordered::new(model, dims);
+            &mut reordered
+        }
+    };
     Training::new(run, model, transport, watch, stop)?.finish()
 }
 
@@ -305,6 +323,9 @@ impl<'a, T: Transport> Training<'a, T> {
         };
         if self.learner.is_first() {
             self.watch.epoch(&record)?;
+            if let Some(warning) = no_better_than_guessing(&self.run.data.task, &record) {
+                self.watch.note(&warning);
+            }
         }
         self.progress.close_epoch(record, whole);
         Ok(())
@@ -346,5 +367,42 @@ impl<'a, T: Transport> Training<'a, T> {
 
     fn is_over(&self) -> bool {
         self.progress.epoch >= self.run.settings.epochs || self.reached_max_steps()
+    }
+}
+
+/// The loss of guessing that a network has to fall below, in parts: noise alone gets it this far.
+const GUESSING: f64 = 0.98;
+
+/// A word about an epoch whose loss is that of guessing.
+fn no_better_than_guessing(task: &Task, epoch: &EpochRecord) -> Option<String> {
+    let classes = task.classes();
+    let guessing = (classes as f64).ln();
+    (epoch.train_loss >= GUESSING * guessing).then(|| {
+        format!(
+            "nothing was learnt in this epoch: its loss of {:.3} is that of guessing among {classes}, {guessing:.3}; a lower learning \
+             rate may help, or a higher one",
+            epoch.train_loss
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_that_is_no_better_than_guessing_is_told() {
+        let shape = [1, 16, 16];
+        let task = Task::Images { shape, classes: 10 };
+        let warning = |train_loss| {
+            let epoch = EpochRecord {
+                train_loss,
+                ..EpochRecord::default()
+            };
+            no_better_than_guessing(&task, &epoch)
+        };
+        let text = warning(2.303).expect("a warning");
+        assert!(text.contains("guessing among 10, 2.303"), "{text}");
+        assert_eq!((warning(2.1), warning(f64::NAN)), (None, None));
     }
 }

@@ -68,6 +68,8 @@ fn mismatch(cause: &Mismatch) -> Option<String> {
         Mismatch::Samples => "data and options for it",
         Mismatch::Optimiser => "--optimiser",
         Mismatch::Momentum { .. } | Mismatch::Velocity { .. } => "--momentum",
+        Mismatch::SparseMomentum { .. } => "--sparse-momentum",
+        Mismatch::DenseBelowDims { .. } => "--dense-below-dims",
         Mismatch::MomentumCorrection { .. } => "--momentum-correction",
         Mismatch::Shape { .. } | Mismatch::Statistics { .. } | Mismatch::Elements { .. } => "--dnn",
         _ => return None,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use super::config::{Config, LARGEST};
-use super::file;
+use super::{defaults, file};
 use crate::launch::TransportChoice;
 use crate::output::bad_request;
 
@@ -101,18 +101,20 @@ impl TrainArgs {
             && self.transport.is_none()
     }
 
-    /// The effective configuration: defaults, then the file of --config, then the flags.
+    /// The effective configuration: flags, then the file of --config, then what suits the network and its data.
     pub(crate) fn resolve(&self) -> anyhow::Result<Config> {
         let mut table = Table::new();
         if let Some(path) = &self.config {
             table = file::read(path)?;
             if self.gives("lr-schedule") {
                 // A saved file has the numbers of its own schedule: they would hide those of the one asked for.
-                table.remove("lr-steps");
-                table.remove("lr-warmup-epochs");
+                for number in ["lr-steps", "lr-warmup-epochs", "lr-warmup-from"] {
+                    table.remove(number);
+                }
             }
         }
         table.extend(self.given.0.clone());
+        let recipe = defaults::fill(&mut table)?;
         let mut config =
             Config::deserialize(table).map_err(|error| bad_request(file::one_line(&error)))?;
         if !self.gives("method") && (self.compression || self.compressor.is_some()) {
@@ -127,7 +129,7 @@ impl TrainArgs {
             let dir = std::env::var_os("SPARDL_DATA_DIR")?;
             (!dir.is_empty()).then(|| dir.into())
         });
-        config.fill_schedule();
+        config.fill_schedule(&recipe);
         config.check_bounds()?;
         Ok(config)
     }

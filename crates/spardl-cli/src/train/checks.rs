@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use spardl_algos::{Residual, Sag};
+use spardl_burn::Recipe;
 use spardl_core::Algorithm;
 use spardl_train::Settings;
 use spardl_train::checkpoint::Checkpoints;
-use spardl_train::data::{Objective, Request};
-use spardl_train::optimiser::{self, Rule};
+use spardl_train::data::{Kept, Objective, Request};
+use spardl_train::optimiser::{self, Rule, SparseMomentum};
 use spardl_train::schedule::LearningRate;
 
 use super::config::{Config, LrSchedule, MOST_THREADS, MOST_WORKERS, NonFinite};
@@ -16,25 +17,33 @@ use crate::job;
 use crate::method::{self, MethodArgs};
 use crate::output::bad_request;
 
+/// Where the published warm-up of ExDyna's CNNs begins, whatever it rises to.
+const EXDYNA_FROM: f64 = 0.1;
+
 impl Config {
-    /// Puts the numbers of the named schedule where none were given.
-    pub(super) fn fill_schedule(&mut self) {
+    /// Puts the numbers of the named schedule where none were given; those of the recipe when none is named.
+    pub(super) fn fill_schedule(&mut self, recipe: &Recipe) {
         let cnn = ["vgg", "resnet", "alexnet"];
         let is_cnn = cnn.iter().any(|family| self.dnn.starts_with(family));
-        if self.lr_schedule == LrSchedule::Auto {
-            self.lr_schedule = match is_cnn && self.max_epochs > 80 {
-                true => LrSchedule::Spardl,
-                false => LrSchedule::Constant,
-            };
+        if self.lr_schedule == LrSchedule::Auto && is_cnn && self.max_epochs > 80 {
+            self.lr_schedule = LrSchedule::Spardl;
         }
-        let (warmup, steps): (f64, &[f64]) = match self.lr_schedule {
-            LrSchedule::Auto | LrSchedule::Constant => (0.0, &[]),
-            LrSchedule::Spardl => (10.0, &[81.0, 122.0, 155.0]),
-            LrSchedule::Exdyna => (5.0, &[150.0, 250.0]),
-            LrSchedule::Lstmimdb => (0.0, &[10.0, 20.0, 30.0]),
+        let epochs = f64::from(self.max_epochs);
+        let (warmup, steps) = match self.lr_schedule {
+            LrSchedule::Auto => {
+                let drops = recipe.lr_drops.iter().map(|part| part * epochs);
+                (0.0, drops.collect())
+            }
+            LrSchedule::Constant => (0.0, vec![]),
+            LrSchedule::Spardl => (10.0, vec![81.0, 122.0, 155.0]),
+            LrSchedule::Exdyna => {
+                self.lr_warmup_from.get_or_insert(EXDYNA_FROM);
+                (5.0, vec![150.0, 250.0])
+            }
+            LrSchedule::Lstmimdb => (0.0, vec![10.0, 20.0, 30.0]),
         };
         self.lr_warmup_epochs.get_or_insert(warmup);
-        self.lr_steps.get_or_insert_with(|| steps.to_vec());
+        self.lr_steps.get_or_insert(steps);
     }
 
     /// A file may ask for no more than flags. Only what was asked for is looked at: an MPI job may have more ranks.
@@ -80,6 +89,10 @@ impl Config {
             test_samples: self.test_samples,
             length: self.length,
             vocabulary: self.vocabulary,
+            kept: match self.dnn == "lstmimdb" {
+                true => Kept::First,
+                false => Kept::Last,
+            },
             objective: match self.dnn.starts_with("bert") {
                 true => Objective::Masked,
                 false => Objective::Next,
@@ -138,11 +151,16 @@ impl Config {
             learning_rate: LearningRate {
                 base: positive("lr", self.lr)?,
                 warmup_epochs: from_zero("lr-warmup-epochs", self.lr_warmup_epochs.unwrap_or(0.0))?,
+                warmup_from: self
+                    .lr_warmup_from
+                    .map(|from| positive("lr-warmup-from", from))
+                    .transpose()?,
                 steps: self.lr_steps.clone().unwrap_or_default(),
                 factor: positive("lr-factor", self.lr_factor)?,
             },
             density: self.density.clone(),
             dense_epochs: from_zero("warmup-epochs", self.warmup_epochs)?,
+            dense_below_dims: self.dense_below_dims,
             optimiser: self.optimiser()?,
             bucket_elements: self.bucket_elements,
             eval_every: self.eval_every,
@@ -215,6 +233,11 @@ impl Config {
                 "--optimiser ok-topk has no momentum after the reduction: set --momentum 0 or --momentum-correction",
             ));
         }
+        if self.momentum_correction && self.sparse_momentum != SparseMomentum::Auto {
+            return Err(bad_request(
+                "--momentum-correction puts momentum before the reduction: leave out --sparse-momentum",
+            ));
+        }
         let clip = self.clip.map(|clip| clip as f32);
         if clip.is_some_and(|clip| !(clip.is_finite() && clip > 0.0)) {
             return Err(bad_request("--clip must be above zero"));
@@ -222,11 +245,13 @@ impl Config {
         Ok(optimiser::Options {
             rule,
             momentum,
+            sparse_momentum: self.sparse_momentum,
             nesterov: self.nesterov,
             weight_decay: in_range("weight-decay", self.weight_decay)?,
             momentum_correction: self.momentum_correction,
             factor_masking: self.factor_masking,
             clip,
+            no_decay_below_dims: self.no_decay_below_dims,
         })
     }
 }
@@ -268,6 +293,12 @@ mod tests {
         assert!(refuse(|c| c.momentum = 1.5).contains("--momentum"));
         assert!(refuse(|c| c.optimiser = Rule::OkTopk).contains("--momentum 0"));
         assert!(refuse(|c| c.clip = Some(0.0)).contains("--clip"));
+        let both = refuse(|c| {
+            c.momentum_correction = true;
+            c.sparse_momentum = SparseMomentum::Fixed(0.5);
+        });
+        assert!(both.contains("leave out --sparse-momentum"), "{both}");
+        assert!(refuse(|c| c.lr_warmup_from = Some(0.0)).contains("--lr-warmup-from 0"));
         assert!(refuse(|c| c.clip = Some(1e-60)).contains("--clip"));
         assert!(refuse(|c| c.momentum = 0.999_999_999_999).contains("--momentum"));
         assert!(refuse(|c| c.checkpoint_every = Some(0)).contains("--checkpoint-every 0"));

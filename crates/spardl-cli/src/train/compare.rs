@@ -82,10 +82,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
 /// What `spardl train` alone does.
 pub(super) fn show() -> anyhow::Result<()> {
     let config = Config {
-        dnn: "mlp".to_owned(),
-        max_epochs: 20,
         workers: Some(4),
-        lr: 0.02,
         ..TrainArgs::default().resolve()?
     };
     let args = CompareArgs {

@@ -11,7 +11,7 @@ use spardl_algos::{Residual, Sag};
 use spardl_core::ValueType;
 use spardl_train::buckets;
 use spardl_train::data::Level;
-use spardl_train::optimiser::Rule;
+use spardl_train::optimiser::{Rule, SparseMomentum};
 use spardl_train::schedule::DensitySchedule;
 
 /// The largest integer of TOML, in which a configuration is saved.
@@ -25,20 +25,22 @@ pub(crate) const MOST_THREADS: u32 = 1024;
 #[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The network: see 'spardl train --list'.
+    /// The network: see 'spardl train --list' [default: the first one there that knows the data set].
     #[arg(
         long,
         value_name = "NAME",
         help_heading = "Job",
-        default_value = "lenet"
+        default_value = "mlp",
+        hide_default_value = true
     )]
     pub(crate) dnn: String,
-    /// The data set: see 'spardl train --list'.
+    /// The data set: see 'spardl train --list' [default: a generated one that the network can learn].
     #[arg(
         long,
         value_name = "NAME",
         help_heading = "Job",
-        default_value = "synthetic"
+        default_value = "synthetic",
+        hide_default_value = true
     )]
     pub(crate) dataset: String,
     /// Where the data is [default: the directory in SPARDL_DATA_DIR].
@@ -47,11 +49,17 @@ pub(crate) struct Config {
     /// Workers: threads of this process, or the ranks of the MPI job [default: 4; with MPI the number of ranks].
     #[arg(long, visible_alias = "nworkers", value_name = "P", help_heading = "Job", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WORKERS)))]
     pub(crate) workers: Option<u32>,
-    /// Samples of a worker's step.
-    #[arg(long, value_name = "N", help_heading = "Job", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Samples of a worker's step [default: by network and data set, see --list].
+    #[arg(long, value_name = "N", help_heading = "Job", default_value_t = 16, hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch_size: u32,
-    /// Passes over the data.
-    #[arg(long, value_name = "N", help_heading = "Job", default_value_t = 10)]
+    /// Passes over the data [default: by network and data set, see --list].
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Job",
+        default_value_t = 10,
+        hide_default_value = true
+    )]
     pub(crate) max_epochs: u32,
     /// Stop after that many steps.
     #[arg(long, value_name = "N", help_heading = "Job", value_parser = clap::value_parser!(u64).range(1..=LARGEST))]
@@ -62,10 +70,10 @@ pub(crate) struct Config {
     /// Test on that many samples, always the same ones.
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) test_samples: Option<usize>,
-    /// Rows and columns of an image, for imagenet and synthetic [default: 224 and 16].
+    /// Rows and columns of an image, for imagenet and synthetic [default: 224 and 16, or more where the network needs it].
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) image_size: Option<usize>,
-    /// Tokens of a sequence, for text.
+    /// Tokens of a sequence, for text [default: by network and data set].
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) length: Option<usize>,
     /// Size of the vocabulary, for text: the most frequent words keep a number of their own, the others share one.
@@ -86,10 +94,10 @@ pub(crate) struct Config {
         default_value = "dense"
     )]
     pub(crate) method: String,
-    /// The part of the entries an update should have, or a schedule EPOCH:DENSITY,...
+    /// The part of the entries an update should have, or a schedule EPOCH:DENSITY,.., or ramp:D: 1/4, 1/16, .. down to D.
     #[arg(
         long,
-        value_name = "D|E:D,..",
+        value_name = "D|E:D,..|ramp:D",
         help_heading = "Reduction",
         default_value = "0.01"
     )]
@@ -102,6 +110,14 @@ pub(crate) struct Config {
         default_value_t = 0.0
     )]
     pub(crate) warmup_epochs: f64,
+    /// Tensors of fewer dimensions are always reduced whole: with 2 those of batch normalisation, and biases.
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Reduction",
+        default_value_t = 0
+    )]
+    pub(crate) dense_below_dims: usize,
     /// SparDL: number of teams; must divide the number of workers.
     #[arg(
         long,
@@ -144,21 +160,25 @@ pub(crate) struct Config {
     #[arg(long, value_name = "N", help_heading = "Reduction", default_value_t = buckets::DEFAULT_ELEMENTS, hide_default_value = true)]
     pub(crate) bucket_elements: usize,
 
-    /// The learning rate.
+    /// The learning rate [default: by network and data set, see --list].
     #[arg(
         long,
         value_name = "X",
         help_heading = "Optimiser",
-        default_value_t = 0.1
+        default_value_t = 0.02,
+        hide_default_value = true
     )]
     pub(crate) lr: f64,
     /// How the rate changes: constant, spardl, exdyna, lstmimdb (as published), or auto: spardl's for CNNs in runs of more than
-    /// 80 epochs, constant otherwise.
+    /// 80 epochs, otherwise by network and data set.
     #[arg(long, value_name = "NAME", help_heading = "Optimiser", default_value = "auto", value_parser = word::<LrSchedule>)]
     pub(crate) lr_schedule: LrSchedule,
-    /// Epochs in which the rate rises from LR/P to LR.
+    /// Epochs in which the rate rises to LR.
     #[arg(long, value_name = "E", help_heading = "Optimiser")]
     pub(crate) lr_warmup_epochs: Option<f64>,
+    /// Where it rises from [default: LR/P].
+    #[arg(long, value_name = "X", help_heading = "Optimiser")]
+    pub(crate) lr_warmup_from: Option<f64>,
     /// Epochs at which the rate is multiplied by --lr-factor.
     #[arg(
         long,
@@ -167,12 +187,13 @@ pub(crate) struct Config {
         value_delimiter = ','
     )]
     pub(crate) lr_steps: Option<Vec<f64>>,
-    /// See --lr-steps.
+    /// See --lr-steps [default: 0.1 for most networks].
     #[arg(
         long,
         value_name = "X",
         help_heading = "Optimiser",
-        default_value_t = 0.1
+        default_value_t = 0.1,
+        hide_default_value = true
     )]
     pub(crate) lr_factor: f64,
     /// Momentum.
@@ -183,17 +204,34 @@ pub(crate) struct Config {
         default_value_t = 0.9
     )]
     pub(crate) momentum: f64,
+    /// Momentum of steps that hold mass back, which acts as momentum itself; auto: what is missing of --momentum, 0 at low densities.
+    #[arg(
+        long,
+        value_name = "auto|X",
+        help_heading = "Optimiser",
+        default_value = "auto"
+    )]
+    pub(crate) sparse_momentum: SparseMomentum,
     /// Nesterov's form of momentum.
     #[arg(long, help_heading = "Optimiser", value_name = "true|false", action = ArgAction::Set, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, hide_default_value = true)]
     pub(crate) nesterov: bool,
-    /// Weight decay.
+    /// Weight decay [default: 0.0001 for images, 0 for text].
     #[arg(
         long,
         value_name = "X",
         help_heading = "Optimiser",
-        default_value_t = 1e-4
+        default_value_t = 1e-4,
+        hide_default_value = true
     )]
     pub(crate) weight_decay: f64,
+    /// Tensors of fewer dimensions have no weight decay: with 2 those of batch normalisation, and biases.
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Optimiser",
+        default_value_t = 0
+    )]
+    pub(crate) no_decay_below_dims: usize,
     /// Where the learning rate comes in: sgd (after the reduction: SparDL, ExDyna) or ok-topk (inside the residual).
     #[arg(long, value_name = "sgd|ok-topk", help_heading = "Optimiser", default_value = "sgd", value_parser = word::<Rule>)]
     pub(crate) optimiser: Rule,
@@ -203,7 +241,7 @@ pub(crate) struct Config {
     /// With --momentum-correction: momentum stops where mass was delivered.
     #[arg(long, help_heading = "Optimiser", value_name = "true|false", action = ArgAction::Set, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, hide_default_value = true)]
     pub(crate) factor_masking: bool,
-    /// The longest a worker's gradient may be (L2 norm).
+    /// The longest a worker's gradient may be (L2 norm) [default: none for images].
     #[arg(long, value_name = "X", help_heading = "Optimiser")]
     pub(crate) clip: Option<f64>,
 

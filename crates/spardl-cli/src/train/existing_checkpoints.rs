@@ -9,7 +9,7 @@ use crate::output::{bad_request, say};
 
 /// What a run is: with another value it would be another one. The rest (which samples, whose shapes) is compared with what the
 /// checkpoint itself says when it is loaded.
-const FIXED: [&str; 4] = ["dnn", "dataset", "seed", "optimiser"];
+const FIXED: [&str; 5] = ["dnn", "dataset", "seed", "optimiser", "sparse-momentum"];
 
 /// Where a run may be and what may still change; neither says what the result is.
 const PLACES: [&str; 5] = [

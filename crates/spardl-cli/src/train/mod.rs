@@ -5,6 +5,7 @@ mod args;
 mod checks;
 mod compare;
 mod config;
+mod defaults;
 mod existing_checkpoints;
 mod file;
 mod link;
@@ -179,9 +180,14 @@ fn list() -> String {
         .map(|m| m.name.len())
         .chain(SETS.iter().map(|s| s.name.len()));
     let width = width.max().unwrap_or(0);
-    let mut text = String::from("networks (--dnn)\n");
+    let mut text = String::from(
+        "networks (--dnn), with what they learn with unless something else is asked for\n",
+    );
     for model in MODELS {
         text += &format!("  {:width$}  {}\n", model.name, model.about);
+        for recipe in model.recipes {
+            text += &format!("  {:width$}    {}\n", "", defaults::describe(recipe));
+        }
     }
     text += "\ndata sets (--dataset)\n";
     for set in SETS {

@@ -86,8 +86,9 @@ impl TrainingRun {
             None => self.config.workers.unwrap_or(4),
         };
         let optimiser = &self.settings.optimiser;
-        let arrays =
-            ARRAYS + u64::from(optimiser.momentum_correction) + u64::from(optimiser.factor_masking);
+        let arrays = ARRAYS
+            + 2 * u64::from(optimiser.momentum_correction)
+            + u64::from(optimiser.factor_masking);
         fits(u64::from(layout.len()) * arrays, here.into(), available())?;
         let Some(job) = job else {
             return self.train_threads(watch);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use spardl::{OnNonFinite, Options, Transport, registry, run_workers};
 use spardl_mpi::Mpi;
 use spardl_train::events::EventsError;
-use spardl_train::optimiser::{self, Rule};
+use spardl_train::optimiser;
 use spardl_train::record::{EpochRecord, Start, StepRecord, Summary, Unwatched, Watch};
 use spardl_train::schedule::LearningRate;
 use spardl_train::{Data, Run, Settings, TrainError, data, train};
@@ -76,15 +76,12 @@ fn run(
         seed: 3,
         learning_rate: LearningRate::constant(0.05),
         density: "0.02".parse().expect("a density"),
+        dense_below_dims: 0,
         dense_epochs: 0.1,
         optimiser: optimiser::Options {
-            rule: Rule::Sgd,
             momentum: 0.9,
-            nesterov: false,
             weight_decay: 1e-4,
-            momentum_correction: false,
-            factor_masking: false,
-            clip: None,
+            ..optimiser::Options::default()
         },
         bucket_elements: 1000,
         eval_every: 1,

@@ -13,8 +13,6 @@ const LENGTH: usize = 500;
 const LABELS: [(&str, u8); 2] = [("neg", 0), ("pos", 1)];
 
 /// Reads the reviews and numbers their words: 0 pads, 1 is a word that is not among the most frequent ones of the training set.
-///
-/// A review that is too long keeps its last words, as people come to their verdict at the end.
 pub(crate) fn open(request: &Request) -> Result<Data, DataError> {
     let limit = words::limit(request.vocabulary, VOCABULARY, 3)?;
     let length = words::length(request.length, LENGTH)?;
@@ -25,7 +23,7 @@ pub(crate) fn open(request: &Request) -> Result<Data, DataError> {
     let special = [("<pad>", PADDING), ("<unk>", UNKNOWN)];
     let vocabulary = Vocabulary::new(texts, Tokeniser::Reviews, &special, limit);
     let encode = |reviews: &[(String, u8)]| {
-        let mut sequences = Sequences::new(length);
+        let mut sequences = Sequences::new(length, request.kept);
         let mut tokens = Vec::new();
         for (text, label) in reviews {
             tokens.clear();

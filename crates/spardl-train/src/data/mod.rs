@@ -31,7 +31,7 @@ pub use error::DataError;
 pub use prefetch::{Prefetch, Prepared};
 pub use random::seed_for;
 pub use sampler::{Sampler, share};
-pub use sets::{Level, Objective, Request, SETS, Set, open};
+pub use sets::{Kept, Level, Objective, Request, SETS, Set, open};
 
 /// What a data set asks of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,16 @@ pub enum Task {
         /// Token numbers are below this.
         vocabulary: usize,
     },
+}
+
+impl Task {
+    /// How many answers there are to choose from.
+    pub const fn classes(&self) -> usize {
+        match *self {
+            Self::Images { classes, .. } | Self::Sequences { classes, .. } => classes,
+            Self::Language { vocabulary, .. } => vocabulary,
+        }
+    }
 }
 
 /// Samples by number.

@@ -1,12 +1,13 @@
 //! Sequences of tokens, each of a kind.
 
 use super::words::{PADDING, UNKNOWN};
-use super::{DataError, Dataset};
+use super::{DataError, Dataset, Kept};
 use crate::{Batch, Input};
 
-/// Sequences of tokens in memory, padded at the end when a batch is asked for.
+/// Sequences of tokens in memory, padded when a batch is asked for: at the end, or before the first words when these are kept.
 pub(crate) struct Sequences {
     length: usize,
+    kept: Kept,
     tokens: Vec<u32>,
     /// Where each sequence ends in `tokens`.
     ends: Vec<usize>,
@@ -14,26 +15,30 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// None yet; no sequence will be longer than `length`.
-    pub(crate) fn new(length: usize) -> Self {
+    /// None yet; no sequence will be longer than `length`, of one that is these tokens are kept.
+    pub(crate) fn new(length: usize, kept: Kept) -> Self {
         Self {
             length,
+            kept,
             tokens: Vec::new(),
             ends: Vec::new(),
             labels: Vec::new(),
         }
     }
 
-    /// Adds a sequence; of one that is too long the **last** tokens are kept. An empty one becomes a single unknown word: a
-    /// model takes the mean over what is not padding, and there is no mean of nothing.
+    /// Adds a sequence. An empty one becomes a single unknown word: a model takes the mean over what is not padding, and there is
+    /// no mean of nothing.
     pub(crate) fn push(&mut self, tokens: &[u32], label: u8) {
         let tokens = if tokens.is_empty() {
             &[UNKNOWN]
         } else {
             tokens
         };
-        self.tokens
-            .extend_from_slice(&tokens[tokens.len().saturating_sub(self.length)..]);
+        let tokens = match self.kept {
+            Kept::Last => &tokens[tokens.len().saturating_sub(self.length)..],
+            Kept::First => &tokens[..tokens.len().min(self.length)],
+        };
+        self.tokens.extend_from_slice(tokens);
         self.ends.push(self.tokens.len());
         self.labels.push(label);
     }
@@ -52,7 +57,11 @@ impl Dataset for Sequences {
     fn batch(&self, samples: &[u32], _: Option<u64>) -> Result<Batch, DataError> {
         let mut tokens = Vec::with_capacity(samples.len() * self.length);
         for (row, &sample) in samples.iter().enumerate() {
-            tokens.extend_from_slice(self.get(sample as usize));
+            let sequence = self.get(sample as usize);
+            if self.kept == Kept::First {
+                tokens.resize((row + 1) * self.length - sequence.len(), PADDING);
+            }
+            tokens.extend_from_slice(sequence);
             tokens.resize((row + 1) * self.length, PADDING);
         }
         let targets = samples

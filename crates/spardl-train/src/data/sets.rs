@@ -23,12 +23,24 @@ pub struct Request {
     pub length: Option<usize>,
     /// How many token numbers there may be, those for padding and the like included.
     pub vocabulary: Option<usize>,
+    /// What is kept of a sequence that is too long, where samples are sequences of a kind.
+    pub kept: Kept,
     /// What a language model has to find.
     pub objective: Objective,
     /// What the tokens of a plain text are.
     pub level: Level,
     /// Rows and columns of an image, where they can be chosen (imagenet, synthetic).
     pub size: Option<usize>,
+}
+
+/// What is kept of a sequence that is too long, and where a short one is padded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// The last tokens, as people come to their verdict at the end; padded after them.
+    #[default]
+    Last,
+    /// The first tokens; padded before them, so that a model that looks at the last output sees a word there.
+    First,
 }
 
 /// What a language model has to find.

@@ -70,7 +70,7 @@ pub(crate) fn reviews(request: &Request) -> Result<Data, DataError> {
     let length = words::length(request.length, 40)?;
     let part = |len, seed| {
         let mut stream = Stream::new(combine(request.seed, seed));
-        let mut sequences = Sequences::new(length);
+        let mut sequences = Sequences::new(length, request.kept);
         for _ in 0..len {
             let label = stream.below(2);
             let words = length - stream.below(length / 2 + 1);

@@ -6,7 +6,7 @@
 use spardl::{MethodState, Saved, SavedBucket, State, Transport};
 
 use super::Learner;
-use super::save::{BUCKETS, BUFFERS, VELOCITY, prefix};
+use super::save::{BUCKETS, BUFFERS, DECAY, MOMENTUM, VELOCITY, prefix};
 use crate::TrainError;
 use crate::error::Mismatch;
 use crate::store::Arrays;
@@ -37,9 +37,12 @@ impl<T: Transport> Learner<'_, T> {
             self.parameters[part.offset as usize..][..part.len()].copy_from_slice(values);
         }
         self.model.set_parameters(&self.parameters);
-        if !self.optimiser.is_local() {
-            let velocity = arrays.take_f32(VELOCITY).unwrap_or_default();
-            self.set_velocity(&velocity)?;
+        match self.optimiser.is_local() {
+            true => self.set_decay(&arrays.take_f32(DECAY).unwrap_or_default())?,
+            false => self.set_velocity(&arrays.take_f32(VELOCITY).unwrap_or_default())?,
+        }
+        if let [momentum] = arrays.take_f32(MOMENTUM)?[..] {
+            self.optimiser.set_momentum(momentum);
         }
         Ok(())
     }
@@ -159,6 +162,15 @@ impl<T: Transport> Learner<'_, T> {
             return Err(Mismatch::Velocity { saved, now });
         }
         self.optimiser.set_velocity(velocity);
+        Ok(())
+    }
+
+    fn set_decay(&mut self, decay: &[f32]) -> Result<(), Mismatch> {
+        let (saved, now) = (decay.len(), self.optimiser.decay().len());
+        if saved != now {
+            return Err(Mismatch::Velocity { saved, now });
+        }
+        self.optimiser.set_decay(decay);
         Ok(())
     }
 }

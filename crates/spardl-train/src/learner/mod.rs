@@ -9,7 +9,7 @@ use spardl::{Error, OnNonFinite, Outcome, Reducer, Report, Transport, Update, Wo
 
 use crate::buckets;
 use crate::data::Prepared;
-use crate::optimiser::Optimiser;
+use crate::optimiser::{Optimiser, Pace};
 use crate::{Model, Run, Score, TrainError};
 
 /// An element whose residual is at most this part of what it was counts as delivered, whatever the value type.
@@ -22,6 +22,8 @@ pub(crate) struct Learner<'a, T> {
     model: &'a mut dyn Model,
     optimiser: Optimiser,
     reducer: Reducer<T>,
+    /// Which buckets are always reduced whole.
+    whole: Vec<bool>,
     parameters: Vec<f32>,
     gradient: Vec<f32>,
     /// With factor masking: residual plus gradient, before the reduction.
@@ -65,22 +67,24 @@ impl<'a, T: Transport> Learner<'a, T> {
             true => u64::MAX,
             false => 0,
         };
+        let below = settings.dense_below_dims;
+        let cut = buckets::cut(model.layout(), settings.bucket_elements, below);
+        let whole = cut.iter().map(|bucket| buckets::is_below(bucket, below));
+        let whole = whole.collect();
         let reducer = Reducer::with_algorithm(run.method.clone())
             .timeout(settings.timeout)
             .threads(settings.threads)
             .on_non_finite(OnNonFinite::SkipStep)
             .dense_steps(dense_steps)
-            .build_for(
-                transport,
-                buckets::cut(model.layout(), settings.bucket_elements),
-            )?;
+            .build_for(transport, cut)?;
         let len = model.layout().len() as usize;
         let mut parameters = vec![0.0; len];
         model.parameters(&mut parameters);
         Ok(Self {
+            optimiser: Optimiser::new(settings.optimiser, model.layout(), below),
             model,
-            optimiser: Optimiser::new(settings.optimiser, len),
             reducer,
+            whole,
             parameters,
             gradient: vec![0.0; len],
             accumulated: Vec::new(),
@@ -146,12 +150,13 @@ impl<'a, T: Transport> Learner<'a, T> {
         let score = self.model.gradient(batch, *seed, &mut self.gradient);
         let compute = began.elapsed();
         self.optimiser.prepare(&mut self.gradient, lr);
-        self.reducer.set_density(density)?;
-        let (report, at_fault) = self.reduce(score.loss.is_finite())?;
+        let (report, at_fault) = self.reduce(density, score.loss.is_finite())?;
         let applying = Instant::now();
         if report.outcome == Outcome::Updated {
+            let density = if self.held_back() { density } else { 1.0 };
             let Self { parameters, .. } = self;
-            self.optimiser.apply(parameters, &self.gradient, lr);
+            self.optimiser
+                .apply(parameters, &self.gradient, Pace { lr, density });
             self.model.set_parameters(parameters);
         } else if let Some(buffers) = buffers {
             self.model.set_buffers(&buffers);
@@ -167,12 +172,14 @@ impl<'a, T: Transport> Learner<'a, T> {
 
     /// Replaces the gradient by the mean update of all workers, or by zeros when the step is dropped on all of them; and says
     /// whether this worker is a reason for that.
-    fn reduce(&mut self, finite: bool) -> Result<(Report, bool), Error> {
+    fn reduce(&mut self, density: f64, finite: bool) -> Result<(Report, bool), Error> {
         if self.optimiser.masks() {
             self.accumulate();
         }
         for bucket in 0..self.reducer.buckets() {
             let range = self.reducer.range(bucket);
+            let density = if self.whole[bucket] { 1.0 } else { density };
+            self.reducer.set_density(density)?;
             // A loss can be NaN where the gradient is not.
             self.reducer
                 .begin_with(bucket, &self.gradient[range], finite)?;
@@ -190,6 +197,14 @@ impl<'a, T: Transport> Learner<'a, T> {
             }
         }
         Ok((report, at_fault))
+    }
+
+    /// Did the step leave mass that waits for its turn? A dense update gave every element its turn.
+    fn held_back(&self) -> bool {
+        (0..self.reducer.buckets()).any(|bucket| {
+            matches!(self.reducer.update(bucket), Update::Sparse(_))
+                && !self.reducer.residual(bucket).is_empty()
+        })
     }
 
     /// What the reduction starts from: the gradient plus what waits in the residual.

@@ -6,6 +6,8 @@ use super::Learner;
 use crate::store::{Arrays, ArraysError};
 
 pub(super) const VELOCITY: &str = "optimiser.velocity";
+pub(super) const DECAY: &str = "optimiser.decay";
+pub(super) const MOMENTUM: &str = "optimiser.momentum";
 pub(super) const BUFFERS: &str = "buffers";
 pub(super) const BUCKETS: &str = "buckets";
 
@@ -17,15 +19,17 @@ pub(crate) struct Own {
 }
 
 impl<T: Transport> Learner<'_, T> {
-    /// What all workers have alike: the parameters by name, and the velocity unless it is each worker's own.
+    /// What all workers have alike: the parameters by name, and of the optimiser what is not each worker's own.
     pub(crate) fn save_shared<'s>(&'s self, arrays: &mut Arrays<'s>) -> Result<(), ArraysError> {
         for part in self.model.layout().parts() {
             let values = &self.parameters[part.offset as usize..][..part.len()];
             arrays.insert_shaped(part.name.as_str(), &part.shape, values)?;
         }
-        if !self.optimiser.is_local() {
-            arrays.insert(VELOCITY, self.optimiser.velocity());
+        match self.optimiser.is_local() {
+            true => arrays.insert(DECAY, self.optimiser.decay()),
+            false => arrays.insert(VELOCITY, self.optimiser.velocity()),
         }
+        arrays.insert(MOMENTUM, std::slice::from_ref(self.optimiser.momentum()));
         Ok(())
     }
 

@@ -95,6 +95,7 @@ fn so_they_are_with_everything_that_changes_on_the_way() {
         learning_rate: LearningRate {
             base: 0.05,
             warmup_epochs: 0.3,
+            warmup_from: None,
             steps: vec![0.25, 0.6],
             factor: 0.5,
         },
@@ -104,6 +105,14 @@ fn so_they_are_with_everything_that_changes_on_the_way() {
     };
     mixed.optimiser.nesterov = true;
     mixed.optimiser.clip = Some(0.5);
+    let mut handed = mixed.clone();
+    // What is left of momentum changes at the end of the warm-up; the stop is before that, then after it.
+    handed.optimiser.sparse_momentum = "0.5".parse().expect("valid");
+    handed.dense_below_dims = 2;
+    for dense_epochs in [0.5, 0.2] {
+        handed.dense_epochs = dense_epochs;
+        twenty_are_ten_and_ten("spardl", &handed);
+    }
     for method in ["spardl", "ok-topk", "exdyna-bf16", "gtopk"] {
         twenty_are_ten_and_ten(method, &mixed);
         let mut corrected = mixed.clone();
@@ -292,6 +301,17 @@ fn only_the_same_run_goes_on() {
         settings.optimiser.rule = Rule::OkTopk;
     };
     refused(&data, &ok_topk, "another optimiser");
+    let handed = |settings: &mut Settings| {
+        settings.optimiser.sparse_momentum = "0.5".parse().expect("valid");
+    };
+    let expected = "with a sparse momentum of auto, not 0.5";
+    refused(&data, &handed, expected);
+    let whole = |settings: &mut Settings| settings.dense_below_dims = 2;
+    refused(
+        &data,
+        &whole,
+        "below 0 dimensions reduced whole, not below 2",
+    );
     let request = data::Request {
         seed: 6,
         train_samples: Some(320),

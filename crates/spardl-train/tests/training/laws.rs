@@ -102,15 +102,16 @@ fn density_one_is_dense_up_to_rounding() {
     }
 }
 
-/// Plain SGD with top-k error feedback, written without any of the library's parts but the data.
-fn plain_error_feedback(data: &Data, settings: &Settings, k: usize, steps: usize) -> Vec<f32> {
+/// SGD with top-k error feedback and this momentum, written without any of the library's parts but the data.
+fn error_feedback(data: &Data, settings: &Settings, k: usize, momentum: f32) -> Vec<f32> {
+    let rate = 0.05 * ((1.0 - momentum) / (1.0 - 0.9));
     let mut model = Softmax::new(&data.task, 0);
     let len = model.weights().len();
     let sampler = Sampler::new(data.train.len(), 1, 0, settings.batch_size, settings.seed);
     let sampler = sampler.expect("enough samples");
     let (mut weights, mut gradient) = (vec![0.0f32; len], vec![0.0; len]);
     let (mut residual, mut velocity) = (vec![0.0f32; len], vec![0.0f32; len]);
-    for step in 0..steps {
+    for step in 0..10 {
         let seed = seed_for(settings.seed, 0, step, 0);
         let batch = data.train.batch(&sampler.step(0, step), Some(seed));
         model.gradient(&batch.expect("in memory"), seed, &mut gradient);
@@ -130,8 +131,8 @@ fn plain_error_feedback(data: &Data, settings: &Settings, k: usize, steps: usize
             update[index] = std::mem::take(&mut residual[index]);
         }
         for i in 0..len {
-            velocity[i] = 0.9 * velocity[i] + (update[i] + 1e-4 * weights[i]);
-            weights[i] -= 0.05 * velocity[i];
+            velocity[i] = momentum * velocity[i] + (update[i] + 1e-4 * weights[i]);
+            weights[i] -= rate * velocity[i];
         }
         model.set_parameters(&weights);
     }
@@ -141,11 +142,66 @@ fn plain_error_feedback(data: &Data, settings: &Settings, k: usize, steps: usize
 #[test]
 fn one_worker_does_plain_sgd_with_top_k_error_feedback() {
     let data = images();
-    let settings = settings();
-    let ended = train_all(1, "spardl", &settings, &data);
-    let k = (0.02 * ended[0].parameters.len() as f64) as usize;
-    let expected = plain_error_feedback(&data, &settings, k, 10);
-    assert_eq!(bits(&ended[0].parameters), bits(&expected));
+    for (asked, momentum) in [("auto", 0.0), ("0.5", 0.5), ("0.9", 0.9)] {
+        let mut settings = settings();
+        settings.optimiser.sparse_momentum = asked.parse().expect("valid");
+        let ended = train_all(1, "spardl", &settings, &data);
+        let k = (0.02 * ended[0].parameters.len() as f64) as usize;
+        let expected = error_feedback(&data, &settings, k, momentum);
+        assert_eq!(bits(&ended[0].parameters), bits(&expected), "{asked}");
+    }
+}
+
+#[test]
+fn momentum_is_handed_over_only_where_mass_waits() {
+    let data = images();
+    let trained = |method: &str, density, dense_epochs, sparse_momentum: &str| {
+        let mut settings = Settings {
+            density: constant(density),
+            dense_epochs,
+            ..settings()
+        };
+        settings.optimiser.sparse_momentum = sparse_momentum.parse().expect("valid");
+        bits(&train_all(2, method, &settings, &data)[0].parameters)
+    };
+    // Whole gradients: those of dense, of the warm-up, of density 1, and of a method whose updates have all elements.
+    for (method, density, dense_epochs) in [
+        ("dense", 0.02, 0.0),
+        ("spardl", 0.02, 1.0),
+        ("spardl", 1.0, 0.0),
+        ("power-sgd", 0.02, 0.0),
+    ] {
+        let with = |momentum| trained(method, density, dense_epochs, momentum);
+        assert_eq!(with("auto"), with("0.9"), "{method}");
+    }
+    let with = |momentum| trained("spardl", 0.02, 0.25, momentum);
+    assert_eq!(with("auto"), with("0"));
+    assert_ne!(with("auto"), with("0.9"));
+}
+
+#[test]
+fn tensors_of_few_dimensions_may_be_reduced_whole() {
+    let data = images();
+    let after_a_step = |method: &str, dense_below_dims| {
+        let settings = Settings {
+            max_steps: Some(1),
+            dense_below_dims,
+            ..settings()
+        };
+        let ended = train_all(3, method, &settings, &data);
+        assert_identical(&ended, method);
+        let moved = |values: &[f32]| values.iter().filter(|value| **value != 0.0).count();
+        let (bias, weight) = ended[0].parameters.split_at(10);
+        (bias.to_vec(), moved(weight))
+    };
+    let (dense, _) = after_a_step("dense", 0);
+    let (whole, weights) = after_a_step("spardl", 2);
+    for (a, b) in dense.iter().zip(&whole) {
+        assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} and {b}");
+    }
+    assert_eq!(weights, 51, "2 % of the matrix");
+    let (sparse, _) = after_a_step("spardl", 0);
+    assert!(sparse.contains(&0.0), "{sparse:?}");
 }
 
 #[test]

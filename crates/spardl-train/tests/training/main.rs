@@ -11,7 +11,7 @@ use std::sync::Arc;
 use spardl::{Algorithm, Density, OnNonFinite, Options, Transport, registry, run_workers};
 use spardl_train::checkpoint::Checkpoints;
 use spardl_train::events::EventsError;
-use spardl_train::optimiser::{self, Rule};
+use spardl_train::optimiser;
 use spardl_train::record::{EpochRecord, Start, StepRecord, Summary, Watch};
 use spardl_train::schedule::{DensitySchedule, LearningRate};
 use spardl_train::{Data, Run, Settings, TrainError, data, train};
@@ -37,14 +37,11 @@ fn settings() -> Settings {
         learning_rate: LearningRate::constant(0.05),
         density: constant(0.02),
         dense_epochs: 0.0,
+        dense_below_dims: 0,
         optimiser: optimiser::Options {
-            rule: Rule::Sgd,
             momentum: 0.9,
-            nesterov: false,
             weight_decay: 1e-4,
-            momentum_correction: false,
-            factor_masking: false,
-            clip: None,
+            ..optimiser::Options::default()
         },
         bucket_elements: 1 << 20,
         eval_every: 0,

@@ -1,0 +1,100 @@
+//! What `spardl train` does when it is told next to nothing: it learns.
+#![cfg(feature = "train")]
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use spardl_burn::{MODELS, layout};
+use spardl_train::data::{Objective, Request, open};
+
+/// A small network has at most so many parameters: the others take minutes.
+const SMALL: u32 = 500_000;
+
+/// Trains and gives the summary and what was said.
+fn train(flags: &[&str]) -> (Value, String) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = Command::new(env!("CARGO_BIN_EXE_spardl"))
+        .args(["train", "--out"])
+        .arg(dir.path())
+        .args(["--eval-every", "0", "--test-samples", "500"])
+        .args(flags)
+        .env_remove("SPARDL_DATA_DIR")
+        .output()
+        .expect("the binary was built for this test");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{flags:?}: {said}");
+    let text = fs::read_to_string(dir.path().join("summary.json")).expect("a summary");
+    (serde_json::from_str(&text).expect("JSON"), said)
+}
+
+/// The part of the loss of guessing that the last test had, and how many times the accuracy is that of guessing.
+fn against_guessing(summary: &Value, classes: usize) -> (f64, f64) {
+    let last = summary["epochs"]
+        .as_array()
+        .and_then(|epochs| epochs.last());
+    let number = |name: &str| last.and_then(|last| last[name].as_f64()).expect("tested");
+    let classes = classes as f64;
+    (
+        number("test_loss") / classes.ln(),
+        number("test_accuracy") * classes,
+    )
+}
+
+#[test]
+fn every_small_network_learns_with_what_it_has_by_default() {
+    let mut seen = Vec::new();
+    for model in MODELS {
+        let recipe = model.recipes[0];
+        let request = Request {
+            objective: match model.name.starts_with("bert") {
+                true => Objective::Masked,
+                false => Objective::Next,
+            },
+            length: recipe.length,
+            vocabulary: recipe.vocabulary,
+            size: recipe.image_size,
+            ..Request::default()
+        };
+        let task = open(recipe.dataset, &request).expect("needs no files").task;
+        if layout(model.name, &task).expect("it fits").len() > SMALL {
+            continue;
+        }
+        seen.push(model.name);
+        // Long enough to see that it learns; a whole run is longer.
+        let (summary, said) = train(&["--dnn", model.name, "--max-steps", "120"]);
+        let (loss, accuracy) = against_guessing(&summary, task.classes());
+        assert!(
+            loss < 0.9 && accuracy > 1.5,
+            "{}: {loss}, {accuracy}; {said}",
+            model.name
+        );
+    }
+    assert!(seen.len() >= 5, "{seen:?}");
+}
+
+#[test]
+fn the_second_command_anyone_types_learns_too() {
+    for flags in [
+        &["--workers", "2", "--compression", "--max-epochs", "2"][..],
+        &["--dnn", "lenet", "--method", "spardl", "--max-epochs", "2"],
+    ] {
+        let (summary, said) = train(flags);
+        let (_, accuracy) = against_guessing(&summary, 10);
+        assert!(accuracy > 7.0, "{flags:?}: {accuracy}; {said}");
+        assert!(!said.contains("nothing was learnt"), "{said}");
+    }
+}
+
+#[test]
+fn a_network_that_learns_nothing_is_said_to() {
+    let (_, said) = train(&[
+        "--lr",
+        "1e-9",
+        "--max-epochs",
+        "1",
+        "--train-samples",
+        "640",
+    ]);
+    assert!(said.contains("nothing was learnt in this epoch"), "{said}");
+}
