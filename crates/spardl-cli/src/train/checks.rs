@@ -9,7 +9,7 @@ use spardl_core::Algorithm;
 use spardl_train::Settings;
 use spardl_train::checkpoint::Checkpoints;
 use spardl_train::data::{Kept, Objective, Request};
-use spardl_train::optimiser::{self, Rule, SparseMomentum};
+use spardl_train::optimiser::{self, AdamOptions, Rule, SparseMomentum};
 use spardl_train::schedule::LearningRate;
 
 use super::config::{Config, LrSchedule, MOST_THREADS, MOST_WORKERS, NonFinite};
@@ -238,6 +238,15 @@ impl Config {
                 "--momentum-correction puts momentum before the reduction: leave out --sparse-momentum",
             ));
         }
+        if rule.is_adam() && (self.nesterov || self.momentum_correction) {
+            return Err(bad_request(
+                "adam has moments of its own: leave out --nesterov and --momentum-correction",
+            ));
+        }
+        let epsilon = self.epsilon as f32;
+        if !(epsilon.is_finite() && epsilon > 0.0) {
+            return Err(bad_request("--epsilon must be above zero"));
+        }
         let clip = self.clip.map(|clip| clip as f32);
         if clip.is_some_and(|clip| !(clip.is_finite() && clip > 0.0)) {
             return Err(bad_request("--clip must be above zero"));
@@ -252,6 +261,12 @@ impl Config {
             factor_masking: self.factor_masking,
             clip,
             no_decay_below_dims: self.no_decay_below_dims,
+            adam: AdamOptions {
+                beta2: in_range("beta2", self.beta2)?,
+                epsilon,
+                second_moment: self.second_moment,
+                refresh_every: self.refresh_every,
+            },
         })
     }
 }
@@ -298,6 +313,12 @@ mod tests {
             c.sparse_momentum = SparseMomentum::Fixed(0.5);
         });
         assert!(both.contains("leave out --sparse-momentum"), "{both}");
+        let both = refuse(|c| {
+            c.nesterov = true;
+            c.optimiser = Rule::AdamW;
+        });
+        assert!(both.contains("leave out --nesterov"), "{both}");
+        assert!(refuse(|c| c.beta2 = 1.0).contains("--beta2"));
         assert!(refuse(|c| c.lr_warmup_from = Some(0.0)).contains("--lr-warmup-from 0"));
         assert!(refuse(|c| c.clip = Some(1e-60)).contains("--clip"));
         assert!(refuse(|c| c.momentum = 0.999_999_999_999).contains("--momentum"));

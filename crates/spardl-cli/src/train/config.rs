@@ -11,7 +11,7 @@ use spardl_algos::{Residual, Sag};
 use spardl_core::ValueType;
 use spardl_train::buckets;
 use spardl_train::data::Level;
-use spardl_train::optimiser::{Rule, SparseMomentum};
+use spardl_train::optimiser::{Rule, SecondMoment, SparseMomentum};
 use spardl_train::schedule::DensitySchedule;
 
 /// The largest integer of TOML, in which a configuration is saved.
@@ -196,7 +196,7 @@ pub(crate) struct Config {
         hide_default_value = true
     )]
     pub(crate) lr_factor: f64,
-    /// Momentum.
+    /// Momentum; of Adam the first moment's.
     #[arg(
         long,
         value_name = "X",
@@ -232,9 +232,31 @@ pub(crate) struct Config {
         default_value_t = 0
     )]
     pub(crate) no_decay_below_dims: usize,
-    /// Where the learning rate comes in: sgd (after the reduction: SparDL, ExDyna) or ok-topk (inside the residual).
-    #[arg(long, value_name = "sgd|ok-topk", help_heading = "Optimiser", default_value = "sgd", value_parser = word::<Rule>)]
+    /// Where the learning rate comes in: sgd (after the reduction: SparDL, ExDyna) or ok-topk (inside the residual); or adam, adamw.
+    #[arg(long, visible_alias = "optimizer", value_name = "sgd|ok-topk|adam|adamw", help_heading = "Optimiser", default_value = "sgd", value_parser = word::<Rule>)]
     pub(crate) optimiser: Rule,
+    /// Adam: the part of the second moment that goes on to the next step.
+    #[arg(
+        long,
+        value_name = "X",
+        help_heading = "Optimiser",
+        default_value_t = 0.999
+    )]
+    pub(crate) beta2: f64,
+    /// Adam: added to the root of the second moment.
+    #[arg(
+        long,
+        value_name = "X",
+        help_heading = "Optimiser",
+        default_value_t = 1e-8
+    )]
+    pub(crate) epsilon: f64,
+    /// Adam, while mass is held back: the second moment stays that of dense steps, or follows what is delivered.
+    #[arg(long, value_name = "frozen|running", help_heading = "Optimiser", default_value = "frozen", value_parser = word::<SecondMoment>)]
+    pub(crate) second_moment: SecondMoment,
+    /// Adam: steps from one whole gradient to the next that a frozen second moment is refreshed by; 0: never.
+    #[arg(long, value_name = "N", help_heading = "Optimiser", default_value_t = 500, value_parser = clap::value_parser!(u64).range(..=LARGEST))]
+    pub(crate) refresh_every: u64,
     /// Momentum on each worker before the reduction, as in Deep Gradient Compression.
     #[arg(long, help_heading = "Optimiser", value_name = "true|false", action = ArgAction::Set, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, hide_default_value = true)]
     pub(crate) momentum_correction: bool,

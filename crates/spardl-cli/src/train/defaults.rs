@@ -5,6 +5,9 @@ use toml::{Table, Value};
 
 use crate::output::bad_request;
 
+/// The usual learning rate of Adam.
+const ADAM_LR: f64 = 0.001;
+
 /// Chooses network and data set where one of them, or both, were not asked for, and gives the options that are not there yet the
 /// values of their recipe.
 pub(super) fn fill(table: &mut Table) -> anyhow::Result<Recipe> {
@@ -15,13 +18,18 @@ pub(super) fn fill(table: &mut Table) -> anyhow::Result<Recipe> {
     };
     let dataset = asked("dataset").unwrap_or(model.recipes[0].dataset);
     let recipe = model.recipe(dataset);
+    // A step of Adam is about as long as its rate, whatever the network.
+    let lr = match asked("optimiser") {
+        Some("adam" | "adamw") => ADAM_LR,
+        _ => recipe.lr,
+    };
     let size = |size: Option<usize>| size.map(|size| Value::Integer(size as i64));
     let values = [
         ("dnn", Some(model.name.into())),
         ("dataset", Some(dataset.into())),
         ("batch-size", Some(recipe.batch_size.into())),
         ("max-epochs", Some(recipe.epochs.into())),
-        ("lr", Some(recipe.lr.into())),
+        ("lr", Some(lr.into())),
         ("lr-factor", Some(recipe.lr_factor.into())),
         ("weight-decay", Some(recipe.weight_decay.into())),
         ("clip", recipe.clip.map(Value::Float)),
@@ -82,6 +90,7 @@ mod tests {
         // What was asked for stays, and drops of the rate keep their place in the run.
         let asked = resolve(&["--dataset=mnist", "--lr=0.5", "--max-epochs=10"]);
         assert_eq!((asked.lr, asked.lr_steps), (0.5, Some(vec![8.0])));
+        assert_eq!(resolve(&["--optimiser=adamw"]).lr, 0.001);
     }
 
     #[test]

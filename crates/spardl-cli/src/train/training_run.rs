@@ -88,7 +88,8 @@ impl TrainingRun {
         let optimiser = &self.settings.optimiser;
         let arrays = ARRAYS
             + 2 * u64::from(optimiser.momentum_correction)
-            + u64::from(optimiser.factor_masking);
+            + u64::from(optimiser.factor_masking)
+            + u64::from(optimiser.rule.is_adam());
         fits(u64::from(layout.len()) * arrays, here.into(), available())?;
         let Some(job) = job else {
             return self.train_threads(watch);

@@ -6,7 +6,7 @@
 use spardl::{MethodState, Saved, SavedBucket, State, Transport};
 
 use super::Learner;
-use super::save::{BUCKETS, BUFFERS, DECAY, MOMENTUM, VELOCITY, prefix};
+use super::save::{BUCKETS, BUFFERS, DECAY, NUMBERS, SECOND_MOMENT, VELOCITY, prefix};
 use crate::TrainError;
 use crate::error::Mismatch;
 use crate::store::Arrays;
@@ -41,9 +41,16 @@ impl<T: Transport> Learner<'_, T> {
             true => self.set_decay(&arrays.take_f32(DECAY).unwrap_or_default())?,
             false => self.set_velocity(&arrays.take_f32(VELOCITY).unwrap_or_default())?,
         }
-        if let [momentum] = arrays.take_f32(MOMENTUM)?[..] {
-            self.optimiser.set_momentum(momentum);
+        let second = arrays.take_f32(SECOND_MOMENT).unwrap_or_default();
+        let (saved, now) = (second.len(), self.optimiser.second_moment().len());
+        if saved != now {
+            return Err(Mismatch::Velocity { saved, now });
         }
+        self.optimiser.set_second_moment(&second);
+        let numbers = <[f32; 4]>::try_from(arrays.take_f32(NUMBERS)?);
+        let wrong =
+            |n: Vec<f32>| Mismatch::Contents(format!("{} numbers of the optimiser", n.len()));
+        self.optimiser.set_numbers(numbers.map_err(wrong)?);
         Ok(())
     }
 

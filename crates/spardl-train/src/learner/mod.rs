@@ -150,10 +150,19 @@ impl<'a, T: Transport> Learner<'a, T> {
         let score = self.model.gradient(batch, *seed, &mut self.gradient);
         let compute = began.elapsed();
         self.optimiser.prepare(&mut self.gradient, lr);
-        let (report, at_fault) = self.reduce(density, score.loss.is_finite())?;
+        let finite = score.loss.is_finite();
+        let whole =
+            density < 1.0 && self.can_see_whole() && self.optimiser.wants_whole(self.step());
+        let (report, at_fault) = match whole {
+            true => self.reduce_whole(finite)?,
+            false => self.reduce(density, finite)?,
+        };
         let applying = Instant::now();
         if report.outcome == Outcome::Updated {
-            let density = if self.held_back() { density } else { 1.0 };
+            let density = match !whole && self.held_back() {
+                true => density,
+                false => 1.0,
+            };
             let Self { parameters, .. } = self;
             self.optimiser
                 .apply(parameters, &self.gradient, Pace { lr, density });
@@ -197,6 +206,30 @@ impl<'a, T: Transport> Learner<'a, T> {
             }
         }
         Ok((report, at_fault))
+    }
+
+    /// Is mass held back that a step of density 1 would not leave behind?
+    fn can_see_whole(&self) -> bool {
+        let holds = |bucket| !self.reducer.residual(bucket).is_empty();
+        self.reducer.method().laws().lossless_when_full && (0..self.reducer.buckets()).any(holds)
+    }
+
+    /// Reduces the gradient alone and whole; what waits in the residual waits on.
+    fn reduce_whole(&mut self, finite: bool) -> Result<(Report, bool), Error> {
+        let mut waiting = self.reducer.save();
+        let mut alone = waiting.clone();
+        let residuals = alone.buckets.iter_mut().map(|b| &mut b.state.residual);
+        residuals.for_each(|residual| residual.fill(0.0));
+        self.reducer.restore(&alone)?;
+        let reduced = self.reduce(1.0, finite)?;
+        for (bucket, saved) in waiting.buckets.iter_mut().enumerate() {
+            let left = self.reducer.residual(bucket).iter();
+            let both = saved.state.residual.iter_mut().zip(left);
+            both.for_each(|(waits, left)| *waits += left);
+        }
+        waiting.step = self.reducer.step();
+        self.reducer.restore(&waiting)?;
+        Ok(reduced)
     }
 
     /// Did the step leave mass that waits for its turn? A dense update gave every element its turn.

@@ -7,7 +7,8 @@ use crate::store::{Arrays, ArraysError};
 
 pub(super) const VELOCITY: &str = "optimiser.velocity";
 pub(super) const DECAY: &str = "optimiser.decay";
-pub(super) const MOMENTUM: &str = "optimiser.momentum";
+pub(super) const SECOND_MOMENT: &str = "optimiser.second-moment";
+pub(super) const NUMBERS: &str = "optimiser.numbers";
 pub(super) const BUFFERS: &str = "buffers";
 pub(super) const BUCKETS: &str = "buckets";
 
@@ -29,7 +30,8 @@ impl<T: Transport> Learner<'_, T> {
             true => arrays.insert(DECAY, self.optimiser.decay()),
             false => arrays.insert(VELOCITY, self.optimiser.velocity()),
         }
-        arrays.insert(MOMENTUM, std::slice::from_ref(self.optimiser.momentum()));
+        arrays.insert(SECOND_MOMENT, self.optimiser.second_moment());
+        arrays.insert(NUMBERS, self.optimiser.numbers().to_vec());
         Ok(())
     }
 

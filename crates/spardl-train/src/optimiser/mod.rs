@@ -1,4 +1,4 @@
-//! Stochastic gradient descent on flat parameters, in the forms that the papers use.
+//! Stochastic gradient descent on flat parameters, in the forms that the papers use, and Adam.
 //!
 //! | rule | what is reduced | after the reduction (`u` is the mean update) |
 //! | --- | --- | --- |
@@ -6,6 +6,8 @@
 //! | the same while mass is held back | the raw gradient `g` | `v = s v + u + decay w`, `w -= lr (1 - s) / (1 - m) v` |
 //! | [`Rule::Sgd`] with momentum correction (DGC) | `c = m c + g`, on each worker | `d = m d + decay w`, `w -= lr (u + d)` |
 //! | [`Rule::OkTopk`] (Algorithm 2 of the Ok-Topk paper) | `lr g`, or `lr c` | `w -= u + lr decay w`, or `w -= u + lr d` |
+//!
+//! | [`Rule::Adam`], [`Rule::AdamW`] | the raw gradient `g` | see `adam.rs` |
 //!
 //! **Momentum hand-over.** `s` is the momentum of steps that hold mass back ([`SparseMomentum`]); the raised rate keeps the length
 //! of a step, and the velocity is dropped where one takes over from the other.
@@ -15,6 +17,7 @@
 //! parameter changes: mass that waits keeps the rate of the step in which it arose, so after a drop old mass outweighs new
 //! for a while.
 
+mod adam;
 mod sparse_momentum;
 
 use std::ops::Range;
@@ -22,6 +25,9 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use spardl::Layout;
 
+use adam::{Moments, Weights};
+
+pub use adam::{AdamOptions, SecondMoment};
 pub use sparse_momentum::SparseMomentum;
 
 /// Where the learning rate and the momentum come in.
@@ -33,6 +39,18 @@ pub enum Rule {
     Sgd,
     /// The learning rate is inside what is reduced.
     OkTopk,
+    /// Raw gradients are reduced; the step is divided by the root of their mean square. Weight decay is a part of the gradient.
+    Adam,
+    /// The same with weight decay apart from the gradient.
+    #[serde(rename = "adamw")]
+    AdamW,
+}
+
+impl Rule {
+    /// Has it a second moment?
+    pub const fn is_adam(self) -> bool {
+        matches!(self, Self::Adam | Self::AdamW)
+    }
 }
 
 /// Everything that shapes a step but the learning rate; by default plain gradient descent.
@@ -40,7 +58,7 @@ pub enum Rule {
 pub struct Options {
     /// Where the learning rate comes in.
     pub rule: Rule,
-    /// The part of the last step that goes on.
+    /// The part of the last step that goes on; Adam's beta1.
     pub momentum: f32,
     /// The same for steps that hold mass back; of no effect with momentum correction.
     pub sparse_momentum: SparseMomentum,
@@ -56,6 +74,8 @@ pub struct Options {
     pub clip: Option<f32>,
     /// Tensors of fewer dimensions have no weight decay: with 2 those of normalisation, and biases.
     pub no_decay_below_dims: usize,
+    /// What only Adam has.
+    pub adam: AdamOptions,
 }
 
 /// What is different from step to step.
@@ -79,6 +99,8 @@ pub struct Optimiser {
     next: Vec<f32>,
     /// With momentum correction: the velocity that weight decay alone has.
     decay: Vec<f32>,
+    /// Adam's second moment, and how much both have seen; the velocity is the first.
+    moments: Moments,
     /// The momentum of the last step: the velocity is of its kind.
     momentum: f32,
 }
@@ -101,12 +123,17 @@ impl Optimiser {
         let rest = |needed: bool| vec![0.0; if needed { len } else { 0 }];
         let moves = options.momentum != 0.0;
         let own = options.momentum_correction;
+        let adam = options.rule.is_adam();
         Self {
             options,
             stretches: stretches(layout, options.no_decay_below_dims, whole_below_dims),
-            velocity: rest(moves || options.sparse_momentum.at(0.0, 0.0) != 0.0),
+            velocity: rest(moves || adam || options.sparse_momentum.at(0.0, 0.0) != 0.0),
             next: rest(own && moves),
             decay: rest(own && options.weight_decay != 0.0),
+            moments: Moments {
+                second: rest(adam),
+                weights: Weights::default(),
+            },
             momentum: options.momentum,
         }
     }
@@ -147,14 +174,50 @@ impl Optimiser {
         self.decay.copy_from_slice(decay);
     }
 
-    /// The momentum of the last step.
-    pub const fn momentum(&self) -> &f32 {
-        &self.momentum
+    /// The second moment; empty but for Adam.
+    pub fn second_moment(&self) -> &[f32] {
+        &self.moments.second
     }
 
-    /// Goes on as after a step of this momentum.
-    pub const fn set_momentum(&mut self, momentum: f32) {
+    /// Replaces the second moment, which must have the same length.
+    ///
+    /// # Panics
+    /// When it has not.
+    pub fn set_second_moment(&mut self, second: &[f32]) {
+        self.moments.second.copy_from_slice(second);
+    }
+
+    /// What else it goes on with: the momentum of the last step, and how much the moments have seen.
+    pub const fn numbers(&self) -> [f32; 4] {
+        let Weights {
+            first,
+            second,
+            kept,
+        } = self.moments.weights;
+        [self.momentum, first, second, kept]
+    }
+
+    /// Goes on with what [`Optimiser::numbers`] gave.
+    pub const fn set_numbers(&mut self, numbers: [f32; 4]) {
+        let [momentum, first, second, kept] = numbers;
         self.momentum = momentum;
+        self.moments.weights = Weights {
+            first,
+            second,
+            kept,
+        };
+    }
+
+    /// Should the whole gradient be reduced in the step of this number, if mass would be held back, to see its squares?
+    pub fn wants_whole(&self, step: u64) -> bool {
+        let AdamOptions {
+            second_moment,
+            refresh_every,
+            ..
+        } = self.options.adam;
+        let freezes = self.options.rule.is_adam() && second_moment == SecondMoment::Frozen;
+        let due = refresh_every > 0 && step.is_multiple_of(refresh_every);
+        freezes && (due || self.moments.weights.second == 0.0)
     }
 
     /// Turns this worker's gradient into what is reduced. Nothing of it stays unless [`Optimiser::apply`] follows: a step that is
@@ -184,13 +247,16 @@ impl Optimiser {
     pub fn apply(&mut self, parameters: &mut [f32], update: &[f32], pace: Pace) {
         // What the learning rate still has to be put on.
         let (rate, decay) = match self.options.rule {
-            Rule::Sgd => (pace.lr, self.options.weight_decay),
+            Rule::Sgd | Rule::Adam | Rule::AdamW => (pace.lr, self.options.weight_decay),
             Rule::OkTopk => (1.0, pace.lr * self.options.weight_decay),
         };
         if self.options.momentum_correction {
             return self.apply_corrected(parameters, update, rate, pace.lr);
         }
         self.hand_over(pace.density);
+        if self.options.rule.is_adam() {
+            return self.apply_adam(parameters, update, pace);
+        }
         let Options {
             momentum, nesterov, ..
         } = self.options;
@@ -224,10 +290,36 @@ impl Optimiser {
         } = self.options;
         let momentum = sparse_momentum.at(momentum, density);
         if momentum != self.momentum && !self.velocity.is_empty() {
-            let handed = self.stretches.iter().filter(|stretch| !stretch.is_whole);
+            // The moments of Adam have seen the same steps everywhere.
+            let all = self.options.rule.is_adam();
+            let stretches = self.stretches.iter();
+            let handed = stretches.filter(|stretch| all || !stretch.is_whole);
             handed.for_each(|stretch| self.velocity[stretch.range.clone()].fill(0.0));
+            self.moments.weights.first = 0.0;
         }
         self.momentum = momentum;
+    }
+
+    fn apply_adam(&mut self, parameters: &mut [f32], update: &[f32], pace: Pace) {
+        let Options {
+            rule,
+            weight_decay,
+            adam,
+            ..
+        } = self.options;
+        let moves = pace.density >= 1.0 || adam.second_moment == SecondMoment::Running;
+        let Moments { second, weights } = &mut self.moments;
+        let step = weights.step(adam, pace.lr, self.momentum, moves, rule == Rule::AdamW);
+        for stretch in &self.stretches {
+            let range = stretch.range.clone();
+            step.apply(
+                &mut parameters[range.clone()],
+                &update[range.clone()],
+                &mut self.velocity[range.clone()],
+                &mut second[range],
+                if stretch.decays { weight_decay } else { 0.0 },
+            );
+        }
     }
 
     /// Momentum was put on the gradients before the reduction; weight decay, which is the same on all workers, has it here.
@@ -346,6 +438,7 @@ mod tests {
         factor_masking: false,
         clip: None,
         no_decay_below_dims: 0,
+        adam: AdamOptions::USUAL,
     };
 
     /// An optimiser of one tensor.
