@@ -21,7 +21,7 @@ use spardl_core::{Algorithm, Collective, Input, Layout, Outcome, Parallel, Step,
 use crate::error::DriveError;
 use crate::gather::{barrier, gather};
 use crate::report::{BucketReport, Counts, StepReport};
-use crate::run::{Run, Stage};
+use crate::run::{Run, Stage, Traffic};
 use crate::time::{Clock, Deadline, Time};
 use crate::transport::{BucketId, Transport};
 
@@ -361,7 +361,11 @@ impl<T: Transport> Driver<T> {
                     .sends
                     .iter()
                     .map(|send| send.payload.wire_len() as u64);
-                run.counts.bytes_sent += sizes.sum::<u64>();
+                run.sent = Traffic {
+                    messages: round.sends.len() as u64,
+                    bytes: sizes.sum(),
+                };
+                run.counts.bytes_sent += run.sent.bytes;
                 run.stage = Stage::InFlight {
                     since: self.clock.now(),
                 };
@@ -393,7 +397,13 @@ impl<T: Transport> Driver<T> {
             run.counts.exchange += arrived.since(since);
         }
         let sizes = inbox.messages().map(|message| message.len() as u64);
-        run.counts.bytes_received += sizes.sum::<u64>();
+        let received = Traffic {
+            messages: inbox.messages().count() as u64,
+            bytes: sizes.sum(),
+        };
+        run.counts.bytes_received += received.bytes;
+        run.counts.path_messages += received.messages.max(run.sent.messages);
+        run.counts.path_bytes += received.bytes.max(run.sent.bytes);
         let step = self.collectives[bucket.index()].resume(inbox);
         run.counts.merge += self.clock.now().since(arrived);
         let step = step.map_err(|source| DriveError::Protocol {

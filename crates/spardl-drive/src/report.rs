@@ -53,6 +53,10 @@ pub struct Counts {
     pub bytes_sent: u64,
     /// Bytes received, headers included.
     pub bytes_received: u64,
+    /// Messages one after the other: of every round those sent or those received, whichever are more.
+    pub path_messages: u64,
+    /// Bytes one after the other, counted in the same way: a link carries both directions at once, rounds follow each other.
+    pub path_bytes: u64,
     /// What the method counted.
     pub stats: MethodStats,
     /// Time in `begin`: the pass over the gradient and the selection.
@@ -69,6 +73,8 @@ impl AddAssign for Counts {
         self.messages += other.messages;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
+        self.path_messages += other.path_messages;
+        self.path_bytes += other.path_bytes;
         self.stats.rescans += other.stats.rescans;
         self.stats.entries_sent += other.stats.entries_sent;
         self.stats.selected += other.stats.selected;

@@ -12,6 +12,15 @@ use crate::transport::BucketId;
 pub(crate) struct Run {
     pub(crate) stage: Stage,
     pub(crate) counts: Counts,
+    /// What was sent in the round that is in flight.
+    pub(crate) sent: Traffic,
+}
+
+/// One direction of a round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

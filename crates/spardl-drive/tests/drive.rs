@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spardl_core::{Algorithm, Input, Layout, Outcome, SkipReason, Update};
 use spardl_drive::conformance::Toy;
-use spardl_drive::{BucketId, DriveError, Driver, OnNonFinite, Transport, run_workers};
+use spardl_drive::{BucketId, Counts, DriveError, Driver, OnNonFinite, Transport, run_workers};
 use spardl_sim::Cluster;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -111,6 +111,16 @@ fn the_report_counts_what_the_cost_announces() {
                 assert!(cost.rounds.contains(&bucket.counts.rounds));
                 assert_eq!(bucket.counts.messages, cost.messages);
                 assert!(bucket.counts.bytes_sent <= cost.bytes_max);
+                let Counts {
+                    path_messages,
+                    path_bytes,
+                    bytes_sent,
+                    bytes_received,
+                    ..
+                } = bucket.counts;
+                assert!(path_messages >= cost.messages);
+                assert!(path_bytes >= bytes_sent.max(bytes_received));
+                assert!(path_bytes <= bytes_sent + bytes_received);
                 assert_eq!(bucket.counts.stats.selected, u64::from(len));
             }
             sent += report.total().bytes_sent;

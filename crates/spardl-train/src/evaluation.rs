@@ -4,6 +4,7 @@ use spardl::{Rank, Transport};
 
 use crate::data::share;
 use crate::learner::Learner;
+use crate::record::Totals;
 use crate::{Data, Score, TrainError};
 
 /// Samples of a test batch; how they are cut has no influence on the score.
@@ -37,6 +38,19 @@ pub(crate) fn sum<T: Transport>(
         sum += Score::from_bytes(theirs).ok_or(TrainError::VersionMismatch(rank))?;
     }
     Ok(sum)
+}
+
+/// What each worker counted, in rank order.
+pub(crate) fn all_totals<T: Transport>(
+    learner: &mut Learner<'_, T>,
+    mine: &Totals,
+) -> Result<Vec<Totals>, TrainError> {
+    let all = learner.gather(&serde_json::to_vec(mine).expect("numbers"))?;
+    let ranks = (0u32..).map(Rank::new).zip(&all);
+    let read = |(rank, said): (Rank, &Vec<u8>)| {
+        serde_json::from_slice(said).map_err(|_| TrainError::VersionMismatch(rank))
+    };
+    ranks.map(read).collect()
 }
 
 /// Running statistics are a worker's own; tested is with their mean, and all go on from it.

@@ -28,6 +28,12 @@ pub struct StepRecord {
     pub bytes_dense: u64,
     /// Rounds.
     pub rounds: u32,
+    /// Messages of rank 0 one after the other: of every round those sent or those received, whichever are more.
+    #[serde(default)]
+    pub path_messages: u64,
+    /// Its bytes, counted in the same way.
+    #[serde(default)]
+    pub path_bytes: u64,
     /// Time of the forward and backward pass.
     pub compute_ms: f64,
     /// Time of the pass over the gradient and the selection.
@@ -72,8 +78,47 @@ pub struct EpochRecord {
     pub samples_per_second: f64,
     /// Sums over the steps of the epoch, on rank 0.
     pub totals: Totals,
+    /// What all workers sent.
+    #[serde(default)]
+    pub traffic: Traffic,
     /// Have all workers the same parameters, bit for bit?
     pub identical: bool,
+}
+
+/// What all workers sent in some steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Bytes that the worker sent that sent the most.
+    pub busiest_bytes: u64,
+    /// Bytes that a worker sent, the mean over all.
+    pub mean_bytes: f64,
+    /// Messages one after the other (see [`StepRecord::path_messages`]), of the worker that had the most.
+    pub path_messages: u64,
+    /// Bytes one after the other, of the worker that had the most.
+    pub path_bytes: u64,
+}
+
+impl Traffic {
+    /// Of what each worker counted.
+    pub fn over(workers: &[Totals]) -> Self {
+        let most = |count: fn(&Totals) -> u64| workers.iter().map(count).max().unwrap_or(0);
+        let sent: u64 = workers.iter().map(|totals| totals.bytes_sent).sum();
+        Self {
+            busiest_bytes: most(|totals| totals.bytes_sent),
+            mean_bytes: sent as f64 / workers.len().max(1) as f64,
+            path_messages: most(|totals| totals.path_messages),
+            path_bytes: most(|totals| totals.path_bytes),
+        }
+    }
+}
+
+impl std::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, other: Self) {
+        self.busiest_bytes += other.busiest_bytes;
+        self.mean_bytes += other.mean_bytes;
+        self.path_messages += other.path_messages;
+        self.path_bytes += other.path_bytes;
+    }
 }
 
 /// Sums over steps, on rank 0.
@@ -93,6 +138,12 @@ pub struct Totals {
     pub bytes_dense: u64,
     /// Rounds.
     pub rounds: u64,
+    /// Messages one after the other: see [`StepRecord::path_messages`].
+    #[serde(default)]
+    pub path_messages: u64,
+    /// Bytes one after the other.
+    #[serde(default)]
+    pub path_bytes: u64,
     /// Seconds of forward and backward passes.
     pub compute: f64,
     /// Seconds of selection.
@@ -115,6 +166,8 @@ impl Totals {
         self.bytes_sent += step.bytes_sent;
         self.bytes_dense += step.bytes_dense;
         self.rounds += u64::from(step.rounds);
+        self.path_messages += step.path_messages;
+        self.path_bytes += step.path_bytes;
         self.compute += step.compute_ms / 1e3;
         self.select += step.select_ms / 1e3;
         self.merge += step.merge_ms / 1e3;
@@ -137,6 +190,8 @@ impl std::ops::AddAssign for Totals {
         self.bytes_sent += other.bytes_sent;
         self.bytes_dense += other.bytes_dense;
         self.rounds += other.rounds;
+        self.path_messages += other.path_messages;
+        self.path_bytes += other.path_bytes;
         self.compute += other.compute;
         self.select += other.select;
         self.merge += other.merge;
@@ -179,6 +234,14 @@ impl Summary {
         let mut totals = Totals::default();
         self.epochs.iter().for_each(|epoch| totals += epoch.totals);
         totals
+    }
+
+    /// What all workers sent.
+    pub fn traffic(&self) -> Traffic {
+        let mut traffic = Traffic::default();
+        let epochs = self.epochs.iter();
+        epochs.for_each(|epoch| traffic += epoch.traffic);
+        traffic
     }
 
     /// Seconds of training.
@@ -255,6 +318,24 @@ impl Watch for Unwatched {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_busiest_worker_is_told_from_the_mean() {
+        let worker = |bytes_sent, path_messages, path_bytes| Totals {
+            bytes_sent,
+            path_messages,
+            path_bytes,
+            ..Totals::default()
+        };
+        let traffic = Traffic::over(&[worker(10, 6, 40), worker(30, 2, 30)]);
+        let expected = Traffic {
+            busiest_bytes: 30,
+            mean_bytes: 20.0,
+            path_messages: 6,
+            path_bytes: 40,
+        };
+        assert_eq!(traffic, expected);
+    }
 
     #[test]
     fn an_epoch_whose_steps_were_all_dropped_comes_back() {

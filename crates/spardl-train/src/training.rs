@@ -10,10 +10,10 @@ use spardl::{Density, Outcome, Transport};
 use crate::checkpoint::{Checkpointing, Moment};
 use crate::comparison::{compare_data, compare_replicas};
 use crate::data::{Prefetch, Prepared, Sampler, Task};
-use crate::evaluation::{evaluate, sum};
+use crate::evaluation::{all_totals, evaluate, sum};
 use crate::learner::{Learned, Learner};
 use crate::progress::Progress;
-use crate::record::{EpochRecord, Start, StepRecord, Summary, Watch};
+use crate::record::{EpochRecord, Start, StepRecord, Summary, Traffic, Watch};
 use crate::reordered::Reordered;
 use crate::resume::resume;
 use crate::run_identity::RunIdentity;
@@ -261,6 +261,8 @@ impl<'a, T: Transport> Training<'a, T> {
             bytes_sent: report.counts.bytes_sent,
             bytes_dense: report.dense_bytes(),
             rounds: report.counts.rounds,
+            path_messages: report.counts.path_messages,
+            path_bytes: report.counts.path_bytes,
             compute_ms: milliseconds(learned.compute),
             select_ms: milliseconds(report.counts.select),
             merge_ms: milliseconds(report.counts.merge),
@@ -298,6 +300,7 @@ impl<'a, T: Transport> Training<'a, T> {
         }
         let settings = self.run.settings;
         let score = sum(&mut self.learner, self.progress.score)?;
+        let traffic = Traffic::over(&all_totals(&mut self.learner, &self.progress.totals)?);
         let epoch = self.progress.epoch + 1;
         let last = epoch >= settings.epochs || self.reached_max_steps();
         let due = settings.eval_every > 0 && epoch.is_multiple_of(settings.eval_every);
@@ -318,6 +321,7 @@ impl<'a, T: Transport> Training<'a, T> {
             seconds: self.progress.seconds,
             samples_per_second: self.progress.totals.samples as f64 / took,
             totals: self.progress.totals,
+            traffic,
             // Replicas that differ end the run.
             identical: true,
         };

@@ -2,13 +2,13 @@
 
 use spardl_train::record::Summary;
 
-/// A network: every worker sends at this rate, a round costs this latency.
+/// A network: every worker sends and receives at this rate, a message costs this latency.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Link {
     /// The network for which the speed-up is worked out: Gbit/s.
     #[arg(long = "link-gbits", default_value_t = 1.0, value_name = "GBIT", value_parser = rate)]
     pub(crate) gbits: f64,
-    /// The network for which the speed-up is worked out: microseconds of a round.
+    /// The network for which the speed-up is worked out: microseconds of a message.
     #[arg(long = "link-latency", default_value_t = 50.0, value_name = "US", value_parser = latency)]
     pub(crate) latency_us: f64,
 }
@@ -33,19 +33,19 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Seconds of a step: what rank 0 computed and selected here, and rounds and bytes on this network.
+    /// Seconds of a step: what rank 0 computed and selected here, and messages and bytes on this network.
     pub(crate) fn step_seconds(&self, summary: &Summary) -> f64 {
         let totals = summary.totals();
         let local = totals.compute + totals.select + totals.merge + totals.apply;
         (local + self.exchange_seconds(summary) * totals.steps as f64) / totals.steps.max(1) as f64
     }
 
-    /// Seconds of a step's rounds and bytes.
+    /// Seconds of a step's messages and bytes, one after the other, of the worker that has the most.
     pub(crate) fn exchange_seconds(&self, summary: &Summary) -> f64 {
-        let totals = summary.totals();
-        let seconds = totals.rounds as f64 * self.latency_us / 1e6
-            + totals.bytes_sent as f64 * 8.0 / (self.gbits * 1e9);
-        seconds / totals.steps.max(1) as f64
+        let traffic = summary.traffic();
+        let seconds = traffic.path_messages as f64 * self.latency_us / 1e6
+            + traffic.path_bytes as f64 * 8.0 / (self.gbits * 1e9);
+        seconds / summary.totals().steps.max(1) as f64
     }
 }
 

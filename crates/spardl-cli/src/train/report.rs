@@ -104,9 +104,9 @@ fn charts(runs: &[Run<'_>]) -> Vec<Chart> {
         ),
         accuracy(
             "Accuracy against bytes",
-            "megabytes sent by a worker",
+            "megabytes sent by the busiest worker",
             &|run, epoch| {
-                let sent = run.epochs[..=epoch].iter().map(|e| e.totals.bytes_sent);
+                let sent = run.epochs[..=epoch].iter().map(|e| e.traffic.busiest_bytes);
                 sent.sum::<u64>() as f64 / 1e6
             },
         ),

@@ -20,7 +20,10 @@ pub(crate) struct Row {
     /// The mean over seeds; `None` when a seed did not get there.
     pub(crate) seconds_to_target: Option<f64>,
     pub(crate) density: f64,
+    /// Of the worker that sent the most.
     pub(crate) bytes_per_step: f64,
+    /// The mean over workers.
+    pub(crate) mean_bytes_per_step: f64,
     pub(crate) bytes_to_dense: f64,
     pub(crate) speedup: Option<f64>,
     pub(crate) link_exchange_ms: f64,
@@ -56,10 +59,13 @@ impl Row {
             seconds_to_target: times.as_deref().and_then(mean_of),
             density: mean(&|run| run.totals().mean_density()),
             bytes_per_step: mean(&|run| {
-                run.totals().bytes_sent as f64 / run.totals().steps.max(1) as f64
+                run.traffic().busiest_bytes as f64 / run.totals().steps.max(1) as f64
+            }),
+            mean_bytes_per_step: mean(&|run| {
+                run.traffic().mean_bytes / run.totals().steps.max(1) as f64
             }),
             bytes_to_dense: mean(&|run| {
-                run.totals().bytes_sent as f64 / run.totals().bytes_dense.max(1) as f64
+                run.traffic().busiest_bytes as f64 / run.totals().bytes_dense.max(1) as f64
             }),
             speedup: None,
             link_exchange_ms: mean(&|run| 1e3 * link.exchange_seconds(run)),

@@ -225,8 +225,8 @@ fn line(record: &EpochRecord, epochs: u32) -> String {
         record.samples_per_second,
         split(totals),
         totals.mean_density(),
-        bytes(totals.bytes_sent as f64),
-        100.0 * totals.bytes_sent as f64 / totals.bytes_dense.max(1) as f64,
+        bytes(record.traffic.busiest_bytes as f64),
+        100.0 * record.traffic.busiest_bytes as f64 / totals.bytes_dense.max(1) as f64,
     )
 }
 
