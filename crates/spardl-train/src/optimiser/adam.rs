@@ -28,6 +28,9 @@ pub struct AdamOptions {
     pub epsilon: f32,
     /// What becomes of the second moment while mass is held back.
     pub second_moment: SecondMoment,
+    /// The first steps, all dense with a frozen second moment: the squares of a few gradients are nearly zero by chance at some
+    /// elements, which would then fly off.
+    pub dense_steps: u64,
     /// Steps from one dense step that refreshes a frozen second moment to the next; 0: never.
     pub refresh_every: u64,
 }
@@ -38,6 +41,7 @@ impl AdamOptions {
         beta2: 0.999,
         epsilon: 1e-8,
         second_moment: SecondMoment::Frozen,
+        dense_steps: 100,
         refresh_every: 500,
     };
 }
@@ -156,6 +160,7 @@ mod tests {
         beta2: 0.75,
         epsilon: 0.0,
         second_moment: SecondMoment::Frozen,
+        dense_steps: 0,
         refresh_every: 0,
     };
 

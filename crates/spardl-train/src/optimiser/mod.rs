@@ -212,12 +212,14 @@ impl Optimiser {
     pub fn wants_whole(&self, step: u64) -> bool {
         let AdamOptions {
             second_moment,
+            dense_steps,
             refresh_every,
             ..
         } = self.options.adam;
         let freezes = self.options.rule.is_adam() && second_moment == SecondMoment::Frozen;
         let due = refresh_every > 0 && step.is_multiple_of(refresh_every);
-        freezes && (due || self.moments.weights.second == 0.0)
+        let begins = step < dense_steps || self.moments.weights.second == 0.0;
+        freezes && (due || begins)
     }
 
     /// Turns this worker's gradient into what is reduced. Nothing of it stays unless [`Optimiser::apply`] follows: a step that is

@@ -117,6 +117,7 @@ fn so_they_are_with_everything_that_changes_on_the_way() {
     let mut adam = mixed.clone();
     adam.optimiser.nesterov = false;
     adam.optimiser.rule = Rule::AdamW;
+    adam.optimiser.adam.dense_steps = 0;
     adam.optimiser.adam.refresh_every = 4;
     for method in ["spardl", "exdyna"] {
         twenty_are_ten_and_ten(method, &adam);
