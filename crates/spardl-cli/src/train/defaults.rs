@@ -17,7 +17,11 @@ pub(super) fn fill(table: &mut Table) -> anyhow::Result<Recipe> {
         (None, dataset) => first_for(dataset),
     };
     let dataset = asked("dataset").unwrap_or(model.recipes[0].dataset);
-    let recipe = model.recipe(dataset);
+    let mut recipe = model.recipe(dataset);
+    // A rate of one's own stays as it is: the drops belong to that of the recipe.
+    if table.contains_key("lr") {
+        recipe.lr_drops = &[];
+    }
     // A step of Adam is about as long as its rate, whatever the network.
     let lr = match asked("optimiser") {
         Some("adam" | "adamw") => ADAM_LR,
@@ -88,8 +92,10 @@ mod tests {
         let (small, large) = (resolve(&["--dnn=mlp"]), resolve(&["--dnn=vgg16"]));
         assert_eq!((small.image_size, large.image_size), (None, Some(32)));
         // What was asked for stays, and drops of the rate keep their place in the run.
-        let asked = resolve(&["--dataset=mnist", "--lr=0.5", "--max-epochs=10"]);
-        assert_eq!((asked.lr, asked.lr_steps), (0.5, Some(vec![8.0])));
+        let mnist = resolve(&["--dataset=mnist", "--max-epochs=10"]);
+        assert_eq!((mnist.lr, mnist.lr_steps), (0.02, Some(vec![8.0])));
+        let asked = resolve(&["--dataset=mnist", "--lr=0.5"]);
+        assert_eq!((asked.lr, asked.lr_steps), (0.5, Some(vec![])));
         assert_eq!(resolve(&["--optimiser=adamw"]).lr, 0.001);
     }
 
