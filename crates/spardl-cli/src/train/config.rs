@@ -204,12 +204,14 @@ pub(crate) struct Config {
         default_value_t = 0.9
     )]
     pub(crate) momentum: f64,
-    /// Momentum of steps that hold mass back, which acts as momentum itself; auto: what is missing of --momentum, 0 at low densities.
+    /// Momentum of steps that hold mass back, which acts as momentum itself; auto: what is missing of --momentum, 0 at low densities
+    /// [default: auto for images, --momentum for text].
     #[arg(
         long,
         value_name = "auto|X",
         help_heading = "Optimiser",
-        default_value = "auto"
+        default_value = "auto",
+        hide_default_value = true
     )]
     pub(crate) sparse_momentum: SparseMomentum,
     /// Nesterov's form of momentum.
