@@ -70,8 +70,8 @@ impl Algorithm for Dense {
         let len = layout.len();
         let size = workers as usize;
         let rounds = 2 * schedule::ceil_log2(size);
-        let bytes = (0..size)
-            .map(|p| all_reduce_bytes(p, size, len, |count| self.values.encoded_len(count)));
+        let sent = all_reduce_bytes(size, len, |count| self.values.encoded_len(count));
+        let bytes = (0..size).map(sent);
         Cost {
             rounds: rounds..=rounds,
             messages: u64::from(rounds),

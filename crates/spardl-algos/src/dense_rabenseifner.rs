@@ -20,8 +20,8 @@ use std::ops::Range;
 use spardl_core::codec::{add_values, decode_values, encode_values};
 use spardl_core::schedule::{Fold, core_position, fold};
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodStats,
-    Partition, Payload, ProtocolError, Rank, Received, Round, Update, ValueType, World,
+    Algorithm, ConfigError, Cost, Estimate, Feedback, HEADER_LEN, Input, Laws, Layout, Machine,
+    MethodStats, Payload, ProtocolError, Rank, Received, Round, Update, ValueType, World,
 };
 
 use crate::registry::Entry;
@@ -95,6 +95,24 @@ impl Algorithm for DenseRabenseifner {
         }
     }
 
+    fn estimate(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Estimate {
+        let (size, len) = (workers as usize, layout.len());
+        let mut longest = Vec::new();
+        for position in 0..size {
+            let hops = hops(position, size, len);
+            longest.resize(hops.len(), 0);
+            for (longest, hop) in longest.iter_mut().zip(&hops) {
+                let count = hop.send.as_ref().map_or(0, |(_, range)| range.len());
+                *longest = count.max(*longest);
+            }
+        }
+        let message = |count: &usize| (HEADER_LEN + self.values.encoded_len(*count)) as u64;
+        Estimate {
+            rounds: longest.len() as u32,
+            bytes: longest.iter().map(message).sum(),
+        }
+    }
+
     fn laws(&self) -> Laws {
         crate::dense::laws(self.values)
     }
@@ -126,8 +144,9 @@ fn hops(position: usize, size: usize, len: u32) -> Vec<Hop> {
         }
         Fold::Acts { core, ward } => (core, ward),
     };
-    let blocks = Partition::even(len, core_size);
-    let span = |lo: usize, hi: usize| blocks.range(lo).start..blocks.range(hi - 1).end;
+    // The bounds of `Partition::even`, without a list of them: costs ask for the hops of every worker.
+    let bound = |block: usize| (block as u64 * u64::from(len) / core_size as u64) as usize;
+    let span = |lo: usize, hi: usize| bound(lo)..bound(hi);
     let peer = |bit: usize| core_position(core ^ bit, size, core_size);
     let mut hops = Vec::with_capacity(2 * bits + 2);
     if folded {
@@ -153,7 +172,7 @@ fn hops(position: usize, size: usize, len: u32) -> Vec<Hop> {
             send: Some((peer(bit), span(own, own + bit))),
             receive: Some((peer(bit), span(other, other + bit))),
             reduce: false,
-            round_first: (bit == 1).then(|| blocks.range(core)),
+            round_first: (bit == 1).then(|| span(core, core + 1)),
         });
     }
     if folded {

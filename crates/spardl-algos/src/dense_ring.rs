@@ -70,8 +70,10 @@ impl Algorithm for DenseRing {
         let len = layout.len();
         let size = workers as usize;
         let blocks = Partition::even(len, size);
-        let run = |hop: RingHop| self.values.encoded_len(blocks.block_len(hop.sent) as usize);
-        let sent = |p| ring(p, size).map(run).sum::<usize>() as u64;
+        let run = |block| self.values.encoded_len(blocks.block_len(block) as usize) as u64;
+        // A worker sends every block twice, but for those that it would get back: the next one, then the one after that.
+        let all = 2 * (0..size).map(run).sum::<u64>();
+        let sent = |p| all - run((p + 1) % size) - run((p + 2) % size);
         let bytes = (0..size).map(sent).max().unwrap_or(0);
         let rounds = 2 * (workers - 1);
         let headers = u64::from(rounds) * HEADER_LEN as u64;

@@ -29,8 +29,8 @@
 //! worker's threshold is its own and need not agree with any other.
 
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine, Selector,
-    Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Entries, Estimate, Feedback, Input, Laws, Layout, Machine,
+    Selector, Support, ValueType, World,
 };
 use spardl_kernels::Level;
 
@@ -164,6 +164,11 @@ impl Algorithm for GaussianK {
         let len = layout.len();
         let most = Threshold::new(self.preset).most(k, len);
         list_gather::cost(self.codec, workers, len, most)
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        let len = layout.len();
+        list_gather::cost(self.codec, workers, len, k.min(len as usize)).into()
     }
 
     fn laws(&self) -> Laws {

@@ -30,9 +30,9 @@ use spardl_core::codec::Block;
 use spardl_core::phase::Broadcast;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Entries, Feedback, HEADER_LEN, Input, Laws, Layout,
-    Machine, MethodStats, Partition, Payload, ProtocolError, Received, Round, Selector, SparseVec,
-    Support, Update, ValueType, World, list,
+    Algorithm, Codec, ConfigError, Cost, Entries, Estimate, Feedback, HEADER_LEN, Input, Laws,
+    Layout, Machine, MethodStats, Partition, Payload, ProtocolError, Received, Round, Selector,
+    SparseVec, Support, Update, ValueType, World, list,
 };
 
 use crate::Options;
@@ -132,6 +132,17 @@ impl Algorithm for GTopk {
             rounds: 2 * levels..=2 * levels,
             messages: u64::from(levels),
             bytes_max: bytes + u64::from(levels) * HEADER_LEN as u64,
+        }
+    }
+
+    /// Up the tree and down again: the chain has twice what one worker sends.
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Estimate {
+        let (len, levels) = (layout.len(), u64::from(ceil_log2(workers as usize)));
+        let list = self.codec.list_bound(len, k.min(len as usize)) as u64;
+        let down = self.cost(workers, layout, k, step);
+        Estimate {
+            rounds: 2 * levels as u32,
+            bytes: levels * (list + HEADER_LEN as u64) + down.bytes_max,
         }
     }
 

@@ -22,13 +22,14 @@
 use spardl_core::phase::AllGather;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine,
+    Algorithm, Codec, ConfigError, Cost, Entries, Estimate, Feedback, Input, Laws, Layout, Machine,
     MethodStats, ProtocolError, Received, Round, Span, Support, ValueType, World,
 };
 
 use crate::Options;
 use crate::mask::{Agree, AgreeCost, Cap, Masked, capped, cost, raw_indices_bound, union};
 use crate::registry::Entry;
+use crate::usual;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -129,6 +130,19 @@ impl Algorithm for HardThreshold {
         };
         let most = each.saturating_mul(size).min(len as usize);
         cost(agree, workers, most, self.codec.values)
+    }
+
+    /// A threshold that `k` entries of every worker clear, which have nothing in common.
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        let (size, len) = (workers as usize, layout.len());
+        let k = k.min(len as usize);
+        let log = ceil_log2(size);
+        let agree = AgreeCost {
+            rounds: log..=log,
+            body_bytes: AllGather::body_bytes(0, &vec![raw_indices_bound(len, k); size]),
+        };
+        let union = usual::union(workers, len, k);
+        cost(agree, workers, union, self.codec.values).into()
     }
 
     fn loose_bound(&self) -> Option<&'static str> {

@@ -28,6 +28,7 @@ mod splitmix;
 mod topk_a;
 mod topk_a2;
 mod topk_dsa;
+mod usual;
 
 pub use clt_k::CltK;
 pub use deft::Deft;

@@ -21,7 +21,9 @@
 //!
 //! Differs from the authors' code: as ExDyna (start of the threshold, controller, no padding, any n and any P).
 
-use spardl_core::{Algorithm, ConfigError, Cost, Laws, Layout, Machine, ValueType, World};
+use spardl_core::{
+    Algorithm, ConfigError, Cost, Estimate, Laws, Layout, Machine, ValueType, World,
+};
 
 use crate::mask::Cap;
 use crate::registry::Entry;
@@ -123,6 +125,10 @@ impl Algorithm for Micro {
 
     fn cost(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Cost {
         self.exdyna.cost(workers, layout, k, step)
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Estimate {
+        self.exdyna.estimate(workers, layout, k, step)
     }
 
     fn loose_bound(&self) -> Option<&'static str> {

@@ -32,13 +32,14 @@
 use spardl_core::codec::{Block, Reader, decode_values, encode_values};
 use spardl_core::phase::{AllGather, AllToAll, Items, SplitReduce};
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Gradient, Group,
+    Algorithm, Codec, ConfigError, Cost, DecodeError, Entries, Estimate, Feedback, Gradient, Group,
     HEADER_LEN, Input, Laws, Layout, Machine, MethodStats, Partition, ProtocolError, Received,
     Round, Selector, SparseVec, Support, Update, ValueType, World, list, schedule,
 };
 
 use crate::Options;
 use crate::registry::Entry;
+use crate::usual;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -128,12 +129,28 @@ impl Algorithm for TopkDsa {
         let split =
             peers * (4 + empty) + (4 * sent + self.codec.values.split_len(sent, size)) as u64;
         let bounds = regions.bounds(k);
-        let gather = (0..size).map(|position| AllGather::body_bytes(position, &bounds));
+        let gather = AllGather::most_body_bytes(&bounds);
         let messages = peers + u64::from(log);
         Cost {
             rounds: rounds..=rounds,
             messages,
-            bytes_max: split + gather.max().unwrap_or(0) + messages * HEADER_LEN as u64,
+            bytes_max: split + gather + messages * HEADER_LEN as u64,
+        }
+    }
+
+    /// Selections that have nothing in common, each cut into equal lists.
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Estimate {
+        let (size, len) = (workers as usize, layout.len());
+        let cost = self.cost(workers, layout, k, step);
+        let regions = Regions::new(self.codec, len, size);
+        let sums = usual::union(workers, len, k).div_ceil(size);
+        let lists: Vec<usize> = (0..size)
+            .map(|region| regions.bound(region, sums))
+            .collect();
+        let split = usual::split_bytes(self.codec, workers, len, k) + 4 * u64::from(workers - 1);
+        Estimate {
+            rounds: *cost.rounds.end(),
+            bytes: split + AllGather::most_body_bytes(&lists) + cost.messages * HEADER_LEN as u64,
         }
     }
 
@@ -327,8 +344,14 @@ impl Regions {
     fn bounds(&self, k: usize) -> Vec<usize> {
         let workers = self.partition.blocks();
         let most = k.saturating_mul(workers);
-        let bound = |region| 1 + self.block(region, most).bound().min(self.run_len(region));
-        (0..workers).map(bound).collect()
+        (0..workers)
+            .map(|region| self.bound(region, most))
+            .collect()
+    }
+
+    /// The most bytes of `most` sums of a region.
+    fn bound(&self, region: usize, most: usize) -> usize {
+        1 + self.block(region, most).bound().min(self.run_len(region))
     }
 
     fn encode(&self, region: usize, sums: &Entries, out: &mut Vec<u8>) {

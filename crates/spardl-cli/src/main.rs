@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod ablation;
+mod advise;
 mod bench;
 mod docs;
 mod doctor;
@@ -16,7 +17,9 @@ mod list;
 mod memory;
 mod method;
 mod output;
+mod progress;
 mod shell;
+mod simulate;
 #[cfg(feature = "train")]
 mod train;
 
@@ -72,6 +75,10 @@ enum Command {
     #[cfg(feature = "train")]
     #[command(allow_negative_numbers = true)]
     Compare(Box<train::CompareArgs>),
+    /// Say how long a step takes on a network, with real machines under virtual time.
+    Simulate(Box<simulate::Args>),
+    /// Say in plain words what to use on a network, and from which bandwidth on dense is faster.
+    Advise(advise::Args),
     /// Say what spardl finds here: launcher, MPI, ranks, hosts, cores, links; and what looks wrong.
     Doctor(doctor::Args),
     /// Answer one question about a method with a table: `spardl ablation list`.
@@ -118,6 +125,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Train(args) => train::run(&args),
         #[cfg(feature = "train")]
         Command::Compare(args) => train::run_compare(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Ablation(args) => ablation::run(&args),
         #[cfg(not(feature = "train"))]

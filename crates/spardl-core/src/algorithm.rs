@@ -32,6 +32,12 @@ pub trait Algorithm: fmt::Debug + Send + Sync {
     /// What a step costs a worker. Tests hold every method to it.
     fn cost(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Cost;
 
+    /// What a usual step takes along the longest chain of its messages. By default what it costs at most; methods whose lists
+    /// are usually shorter than their cap, or whose busiest worker is not the one that all wait for, say so.
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Estimate {
+        self.cost(workers, layout, k, step).into()
+    }
+
     /// Why gradients cannot be found at will that make a step send [`Cost::bytes_max`]; `None` when the same full gradient on
     /// all workers does, and then tests hold the bound to what is sent.
     fn loose_bound(&self) -> Option<&'static str> {
@@ -101,6 +107,26 @@ pub struct Cost {
     pub messages: u64,
     /// The most bytes a worker sends, headers included, with the method's own coding of indices.
     pub bytes_max: u64,
+}
+
+/// What a step takes on a network where messages do not meet: `rounds` times the latency of a message and `bytes` at the rate
+/// of a worker's link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// Messages of the longest chain.
+    pub rounds: u32,
+    /// Bytes of these messages, headers included.
+    pub bytes: u64,
+}
+
+/// The busiest worker with full lists, as if all waited for it.
+impl From<Cost> for Estimate {
+    fn from(cost: Cost) -> Self {
+        Self {
+            rounds: *cost.rounds.end(),
+            bytes: cost.bytes_max,
+        }
+    }
 }
 
 /// What a method promises about every step, and what tests must know of it. The default promises all there is to promise.

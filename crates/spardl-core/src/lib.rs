@@ -42,7 +42,7 @@ pub mod sparse;
 pub mod state;
 pub mod world;
 
-pub use algorithm::{Algorithm, Cost, Laws, Layout, Support};
+pub use algorithm::{Algorithm, Cost, Estimate, Laws, Layout, Support};
 pub use codec::{Codec, IndexCoding, ValueType};
 pub use collective::{
     Collective, Expected, Inbox, Machine, MethodStats, Outcome, Outgoing, Payload, Received, Round,

@@ -16,6 +16,10 @@ pub struct SimTransport {
     table: RoundTable,
     clock: Arc<VirtualClock>,
     outbox: Vec<(Receiver, News)>,
+    /// May the driver take a complete round? It takes one at a time, because each takes time.
+    may_take: bool,
+    /// Bytes of the round that was taken last.
+    taken: u64,
 }
 
 /// Whom something is sent to.
@@ -32,13 +36,29 @@ impl SimTransport {
             table: RoundTable::new(world),
             clock,
             outbox: Vec::new(),
+            may_take: false,
+            taken: 0,
         }
     }
 
-    /// Takes what has arrived. True: a round is complete.
-    pub(crate) fn take(&mut self, from: Rank, news: News) -> bool {
+    /// Takes what has arrived.
+    pub(crate) fn take(&mut self, from: Rank, news: News) {
         self.table.take(from, news);
-        self.table.has_complete()
+    }
+
+    /// Is there something to do for the driver: a round that is complete, or one that never will be?
+    pub(crate) fn has_work(&self) -> bool {
+        self.table.has_complete() || self.table.in_vain().is_some()
+    }
+
+    /// Lets the driver take one complete round.
+    pub(crate) const fn allow_one(&mut self) {
+        self.may_take = true;
+    }
+
+    /// Bytes of the round that was taken since the last call.
+    pub(crate) const fn taken(&mut self) -> u64 {
+        std::mem::replace(&mut self.taken, 0)
     }
 
     /// What was sent since the last call.
@@ -82,8 +102,15 @@ impl Transport for SimTransport {
     }
 
     fn poll(&mut self) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
+        if !std::mem::replace(&mut self.may_take, false) {
+            return Ok(None);
+        }
         match (self.table.take_complete(), self.table.in_vain()) {
-            (Some(bucket), _) => Ok(Some((bucket, self.table.inbox()))),
+            (Some(bucket), _) => {
+                let inbox = self.table.inbox();
+                self.taken = inbox.messages().map(|message| message.len() as u64).sum();
+                Ok(Some((bucket, inbox)))
+            }
             (None, Some(error)) => Err(error),
             (None, None) => Ok(None),
         }
@@ -93,7 +120,8 @@ impl Transport for SimTransport {
         &mut self,
         deadline: Deadline,
     ) -> Result<Option<(BucketId, Inbox<'_>)>, TransportError> {
-        if self.table.is_idle() || self.table.has_complete() || self.table.in_vain().is_some() {
+        if self.table.is_idle() || self.has_work() {
+            self.may_take = true;
             return self.poll();
         }
         self.clock.advance_to(deadline.time());

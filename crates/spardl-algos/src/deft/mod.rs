@@ -33,7 +33,7 @@ mod plan;
 use spardl_core::phase::{AllGather, Broadcast};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Estimate, Laws, Layout, Machine, Support, ValueType, World,
 };
 
 use crate::mask::{AgreeCost, Masked, cost, raw_indices_bound};
@@ -98,6 +98,21 @@ impl Algorithm for Deft {
         };
         let most = each.saturating_mul(size + 1).min(len as usize);
         cost(agree, workers, most, self.codec.values)
+    }
+
+    /// Every worker has its part of `k` entries.
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        let (size, len) = (workers as usize, layout.len());
+        let k = k.min(len as usize);
+        let list = raw_indices_bound(len, k.div_ceil(size));
+        let bins = plan::BIN_BYTES * plan::parts(layout, size).blocks();
+        let log = ceil_log2(size);
+        let agree = AgreeCost {
+            rounds: 2 * log..=2 * log,
+            body_bytes: Broadcast::body_bytes(size, bins)
+                + AllGather::body_bytes(0, &vec![list; size]),
+        };
+        cost(agree, workers, k, self.codec.values).into()
     }
 
     fn laws(&self) -> Laws {

@@ -47,7 +47,7 @@ pub use threshold::{Controller, Start};
 use spardl_core::phase::AllGather;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Estimate, Laws, Layout, Machine, Support, ValueType, World,
 };
 
 use crate::Options;
@@ -217,6 +217,19 @@ impl Algorithm for ExDyna {
         };
         let most = (each.saturating_mul(size)).min(len as usize);
         cost(agree, workers, most, self.values())
+    }
+
+    /// A threshold that is met: every worker has its part of `k` entries.
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        let (size, len) = (workers as usize, layout.len());
+        let k = k.min(len as usize);
+        let list = 1 + raw_indices_bound(len, k.div_ceil(size));
+        let log = ceil_log2(size);
+        let agree = AgreeCost {
+            rounds: log..=log,
+            body_bytes: AllGather::body_bytes(0, &vec![list; size]),
+        };
+        cost(agree, workers, k, self.values()).into()
     }
 
     fn loose_bound(&self) -> Option<&'static str> {

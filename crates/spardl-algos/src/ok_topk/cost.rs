@@ -2,9 +2,28 @@
 
 use spardl_core::phase::{AllGather, AllToAll, all_reduce_bytes};
 use spardl_core::schedule::ceil_log2;
-use spardl_core::{Cost, HEADER_LEN};
+use spardl_core::{Cost, Estimate, HEADER_LEN};
 
 use super::{CAP, OkTopk, PEERS_PER_ROUND};
+use crate::usual;
+
+/// A step that neither cuts regions nor balances, with `k` entries from everybody and `k` in the end.
+pub(super) fn estimate(config: &OkTopk, workers: u32, len: u32, k: usize) -> Estimate {
+    let size = workers as usize;
+    let log = ceil_log2(size);
+    let messages = u64::from(workers - 1) + u64::from(log);
+    let items = 4 * u64::from(workers - 1);
+    let list = config
+        .codec
+        .list_bound(len.div_ceil(workers), k.div_ceil(size));
+    Estimate {
+        rounds: AllToAll::rounds(size, PEERS_PER_ROUND) + log,
+        bytes: items
+            + usual::split_bytes(config.codec, workers, len, k)
+            + AllGather::body_bytes(0, &vec![list; size])
+            + messages * HEADER_LEN as u64,
+    }
+}
 
 /// Which step is exact, cuts regions or balances depends on more than its number, so the range covers all kinds.
 pub(super) fn cost(config: &OkTopk, workers: usize, len: u32, k: usize) -> Cost {
@@ -30,7 +49,7 @@ pub(super) fn cost(config: &OkTopk, workers: usize, len: u32, k: usize) -> Cost 
         rounds += 2 * log;
         messages += 2 * log;
         let cuts = workers as u32 - 1;
-        let reduce = |position| all_reduce_bytes(position, workers, cuts, |count| 8 * count);
+        let reduce = all_reduce_bytes(workers, cuts, |count| 8 * count);
         bytes += (0..workers).map(reduce).max().unwrap_or(0);
     }
     if config.can_balance(workers) {

@@ -59,7 +59,7 @@ mod residual;
 mod tests;
 
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Estimate, Laws, Layout, Machine, Support, ValueType, World,
 };
 
 use crate::Options;
@@ -243,6 +243,10 @@ impl Algorithm for OkTopk {
     fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
         let len = layout.len();
         cost::cost(self, workers as usize, len, k)
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        cost::estimate(self, workers, layout.len(), k.min(layout.len() as usize))
     }
 
     fn laws(&self) -> Laws {

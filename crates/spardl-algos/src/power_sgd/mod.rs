@@ -169,9 +169,9 @@ impl Algorithm for PowerSgd {
         let (size, plan) = (workers as usize, Plan::new(layout, self.rank));
         let reduces = if plan.matrices.is_empty() { 1 } else { 2 };
         let rounds = 2 * reduces * ceil_log2(size);
-        let sent =
-            |len, p| all_reduce_bytes(p, size, len as u32, |count| self.values.encoded_len(count));
-        let bytes = (0..size).map(|p| sent(plan.first, p) + sent(plan.second, p));
+        let sent = |len| all_reduce_bytes(size, len as u32, |count| self.values.encoded_len(count));
+        let (first, second) = (sent(plan.first), sent(plan.second));
+        let bytes = (0..size).map(|p| first(p) + second(p));
         Cost {
             rounds: rounds..=rounds,
             messages: u64::from(rounds),

@@ -1,35 +1,56 @@
 //! What a step of SparDL costs: the schedule walked with full quotas.
 
 use spardl_core::phase::AllGather;
-use spardl_core::schedule::{ceil_log2, reduce_scatter};
+use spardl_core::schedule::{Windows, ceil_log2, reduce_scatter};
 use spardl_core::{Cost, HEADER_LEN, Partition};
 
 use super::SparDl;
 
+/// How many entries of its block a worker tells the other teams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Columns {
+    /// The whole quota, as when the teams agree.
+    Full,
+    /// Its part of the quota with B-SAG, as when they have nothing in common.
+    Disjoint,
+}
+
 /// The cost of step `step`: rounds are exact, bytes are those of the busiest worker with full blocks.
-pub(super) fn cost(config: &SparDl, workers: u32, len: u32, k: usize, step: u64) -> Cost {
-    let teams = config.teams.max(1);
-    let size = (workers / teams).max(1) as usize;
+pub(super) fn cost(
+    config: &SparDl,
+    workers: u32,
+    len: u32,
+    (k, step): (usize, u64),
+    columns: Columns,
+) -> Cost {
+    let teams = config.teams.max(1) as usize;
+    let size = (workers as usize / teams).max(1);
     let blocks = Partition::even(len, size);
     let quotas = blocks.quotas(k, (step % size as u64) as usize);
+    let list =
+        |block: usize, count: usize| config.codec.list_bound(blocks.block_len(block), count) as u64;
     let lists: Vec<usize> = (0..size)
-        .map(|block| {
-            config
-                .codec
-                .list_bound(blocks.block_len(block), quotas[block])
-        })
+        .map(|block| list(block, quotas[block]) as usize)
         .collect();
-    let inter = ceil_log2(teams as usize);
+    let scattered = Windows::new(lists.iter().map(|len| *len as u64));
+    let inter = ceil_log2(teams);
     let rounds = 2 * ceil_log2(size) + inter;
-    let bytes = |position: usize| {
-        let sent = reduce_scatter(size).flat_map(|round| round.sent(position, size));
-        let scatter: usize = sent.map(|block| lists[block]).sum();
-        let columns = if config.doubles() {
-            u64::from(inter) * lists[position] as u64
-        } else {
-            AllGather::body_bytes(0, &vec![lists[position]; teams as usize])
+    let between_teams = |position: usize| {
+        if config.doubles() {
+            return u64::from(inter) * lists[position] as u64;
+        }
+        let quota = match columns {
+            Columns::Full => quotas[position],
+            Columns::Disjoint => quotas[position].div_ceil(teams),
         };
-        scatter as u64 + columns + AllGather::body_bytes(position, &lists)
+        AllGather::body_bytes(0, &vec![list(position, quota) as usize; teams])
+    };
+    let items = AllGather::sums_of(&lists);
+    let bytes = |position: usize| {
+        let scatter = reduce_scatter(size)
+            .map(|round| scattered.sum(position + round.gap, round.count))
+            .sum::<u64>();
+        scatter + between_teams(position) + AllGather::sum(&items, position, size)
     };
     let headers = u64::from(rounds) * HEADER_LEN as u64;
     Cost {

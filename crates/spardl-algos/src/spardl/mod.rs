@@ -39,11 +39,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Estimate, Laws, Layout, Machine, Support, ValueType, World,
 };
 
 use crate::Options;
 use crate::registry::Entry;
+use cost::Columns;
 use machine::Worker;
 
 /// The method in the registry.
@@ -274,7 +275,12 @@ impl Algorithm for SparDl {
 
     fn cost(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Cost {
         let len = layout.len();
-        cost::cost(self, workers, len, k, step)
+        cost::cost(self, workers, len, (k, step), Columns::Full)
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Estimate {
+        let len = layout.len();
+        cost::cost(self, workers, len, (k, step), Columns::Disjoint).into()
     }
 
     fn laws(&self) -> Laws {

@@ -8,7 +8,6 @@ mod memory;
 mod metered;
 mod over_mpi;
 mod plan;
-mod progress;
 mod quality;
 mod recorded;
 mod replay;
@@ -29,10 +28,10 @@ pub(crate) use args::Args;
 use crate::job::{Job, agree, all_ready, neighbours};
 use crate::launch;
 use crate::output::{bad_request, print};
+use crate::progress::Progress;
 use args::Format;
 use gradients::Gradients;
 use plan::{Plan, Ranks};
-use progress::Progress;
 use row::{Found, Row};
 
 /// One point of the sweep: everything that all methods share.

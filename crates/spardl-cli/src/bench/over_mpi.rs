@@ -10,10 +10,10 @@ use super::Case;
 use super::gradients::Gradients;
 use super::local::{Clock, stream_ms};
 use super::metered::Metered;
-use super::progress::Progress;
 use super::replay::{self, Alone, Recorder, Sends};
 use super::workers::{Sample, Timed, summary, work};
 use crate::job::Job;
+use crate::progress::Progress;
 
 /// Times a method, or MPI_Allreduce when there is none; the samples of all ranks come together on all of them. For a method
 /// also the exchange alone.

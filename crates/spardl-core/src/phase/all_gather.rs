@@ -3,7 +3,7 @@
 use super::{ITEM_PREFIX, Items, read_item, write_item};
 use crate::collective::{Payload, Received, Round};
 use crate::error::ProtocolError;
-use crate::schedule::{Gather, all_gather};
+use crate::schedule::{Gather, Windows, all_gather};
 use crate::world::Group;
 
 /// Every worker of a group contributes an item and gets everybody's.
@@ -81,6 +81,24 @@ impl AllGather {
         let size = lens.len();
         let sent = all_gather(size).flat_map(|round| round.sent(position, size));
         sent.map(|p| (ITEM_PREFIX + lens[p]) as u64).sum()
+    }
+
+    /// The most body bytes that a worker sends when every item has the length in `lens`.
+    pub fn most_body_bytes(lens: &[usize]) -> u64 {
+        let (size, items) = (lens.len(), Self::sums_of(lens));
+        let sent = |position| Self::sum(&items, position, size);
+        (0..size).map(sent).max().unwrap_or(0)
+    }
+
+    /// The bytes of items of these lengths, to be summed.
+    pub fn sums_of(lens: &[usize]) -> Windows {
+        Windows::new(lens.iter().map(|len| (ITEM_PREFIX + len) as u64))
+    }
+
+    /// What the worker at `position` of `size` sends in all rounds, when the items count as much as `items` says.
+    pub fn sum(items: &Windows, position: usize, size: usize) -> u64 {
+        let sent = all_gather(size).map(|round| items.sum(position, round.count));
+        sent.sum()
     }
 
     /// Entries that the worker at `position` sends, forwarded ones included, when the item of position `p` holds `entries[p]`.

@@ -10,7 +10,7 @@ use crate::codec::{Reader, ValueType, add_values, decode_values, encode_values};
 use crate::collective::{Payload, Received, Round};
 use crate::error::{DecodeError, ProtocolError};
 use crate::partition::Partition;
-use crate::schedule::{Gather, Scatter, all_gather, reduce_scatter};
+use crate::schedule::{Gather, Scatter, Windows, all_gather, reduce_scatter};
 use crate::world::Group;
 
 /// What can be summed: `f32` (values travel as the phase's [`ValueType`]) and `i64`.
@@ -210,22 +210,24 @@ impl AllReduce {
     }
 }
 
-/// Body bytes that the worker at `position` of `size` sends in an all-reduce of `len` elements, where a run of `count` elements
+/// Body bytes that the worker at a position of `size` sends in an all-reduce of `len` elements, where a run of `count` elements
 /// takes `encoded_len(count)`.
 pub fn all_reduce_bytes(
-    position: usize,
     size: usize,
     len: u32,
     encoded_len: impl Fn(usize) -> usize,
-) -> u64 {
+) -> impl Fn(usize) -> u64 {
     let blocks = Partition::even(len, size);
-    let scatter = reduce_scatter(size).flat_map(|hop| hop.sent(position, size));
-    let gather = all_gather(size).flat_map(|hop| hop.sent(position, size));
-    let runs = scatter.chain(gather).map(|block| blocks.block_len(block));
-    runs.map(|count| encoded_len(count as usize) as u64).sum()
+    let run = |block| encoded_len(blocks.block_len(block) as usize) as u64;
+    let runs = Windows::new((0..size).map(run));
+    move |position| {
+        let scatter = reduce_scatter(size).map(|hop| runs.sum(position + hop.gap, hop.count));
+        let gather = all_gather(size).map(|hop| runs.sum(position, hop.count));
+        scatter.sum::<u64>() + gather.sum::<u64>()
+    }
 }
 
 /// Elements that the worker at `position` of `size` sends in an all-reduce of `len` elements.
 pub fn all_reduce_elements(position: usize, size: usize, len: u32) -> u64 {
-    all_reduce_bytes(position, size, len, |count| count)
+    all_reduce_bytes(size, len, |count| count)(position)
 }

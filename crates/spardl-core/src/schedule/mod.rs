@@ -8,12 +8,14 @@ mod direct;
 mod doubling;
 mod halving;
 mod ring;
+mod windows;
 
 pub use bruck::{Gather, all_gather};
 pub use direct::rotation;
 pub use doubling::{Fold, core_position, fold};
 pub use halving::{Scatter, reduce_scatter};
 pub use ring::{RingHop, ring};
+pub use windows::Windows;
 
 /// The least `l` with `2^l >= x`; 0 for `x <= 1`. The number of rounds of a logarithmic schedule.
 pub fn ceil_log2(x: usize) -> u32 {

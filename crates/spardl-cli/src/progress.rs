@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How far the run is: shown when it takes long and stderr is a terminal, cleared at the end.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
     since: Instant,
     shown: bool,
@@ -22,7 +22,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// A bar to `total` rows; only one rank of a job has it `shown`.
-    pub(super) fn new(total: u64, shown: bool) -> Self {
+    pub(crate) fn new(total: u64, shown: bool) -> Self {
         let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {elapsed} {wide_msg}");
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden())
             .with_style(style.expect("a valid template"));
@@ -35,7 +35,7 @@ impl Progress {
     }
 
     /// Also writes everything to `rank-N.log` in that directory.
-    pub(super) fn with_log(mut self, directory: Option<&Path>, rank: u32) -> anyhow::Result<Self> {
+    pub(crate) fn with_log(mut self, directory: Option<&Path>, rank: u32) -> anyhow::Result<Self> {
         if let Some(directory) = directory {
             let path = directory.join(format!("rank-{rank}.log"));
             let file = fs::create_dir_all(directory).and_then(|()| File::create(&path));
@@ -45,7 +45,7 @@ impl Progress {
     }
 
     /// Writes a line to the log only.
-    pub(super) fn note(&self, line: &str) {
+    pub(crate) fn note(&self, line: &str) {
         if let Some(mut log) = self.log.as_ref() {
             // A full disk should not end the run.
             let _ = writeln!(log, "{:9.3} s  {line}", self.since.elapsed().as_secs_f64());
@@ -53,7 +53,7 @@ impl Progress {
     }
 
     /// What is done now.
-    pub(super) fn say(&self, message: String) {
+    pub(crate) fn say(&self, message: String) {
         self.note(&message);
         self.bar.set_message(message);
         if self.shown && self.bar.is_hidden() && self.since.elapsed() >= PATIENCE {
@@ -66,12 +66,12 @@ impl Progress {
     }
 
     /// One more row is done.
-    pub(super) fn done(&self) {
+    pub(crate) fn done(&self) {
         self.bar.inc(1);
     }
 
     /// Hides the bar while `print` runs.
-    pub(super) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+    pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
 }

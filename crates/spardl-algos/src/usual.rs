@@ -1,0 +1,34 @@
+//! What lists usually hold, for estimates: selections of workers that have nothing in common.
+
+use spardl_core::Codec;
+
+/// Entries of the union of `workers` selections of `k` among `len`, drawn independently.
+pub(crate) fn union(workers: u32, len: u32, k: usize) -> usize {
+    let len = f64::from(len.max(1));
+    let missed = (1.0 - (k as f64 / len).min(1.0)).powi(workers as i32);
+    (len * (1.0 - missed)).ceil() as usize
+}
+
+/// Bytes of a selection of `k` entries among `len` that is cut into a list for each other worker.
+pub(crate) fn split_bytes(codec: Codec, workers: u32, len: u32, k: usize) -> u64 {
+    let (peers, block) = (u64::from(workers) - 1, len.div_ceil(workers));
+    let empty = codec.list_len(block, 0) as u64;
+    let each = k.div_ceil(workers as usize);
+    let full = codec.list_len(block, each) as u64;
+    // With fewer entries than workers most lists are empty.
+    let lists = peers.min(k as u64);
+    lists * full + (peers - lists) * empty
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_union_grows_to_the_whole_gradient() {
+        assert_eq!(union(1, 1000, 10), 10);
+        assert!((19..=20).contains(&union(2, 1000, 10)));
+        assert_eq!(union(100_000, 1000, 10), 1000);
+        assert_eq!(union(3, 0, 0), 0);
+    }
+}

@@ -1,0 +1,160 @@
+//! The time of a step on a simulated network is what its rounds and bytes take, and where it went adds up to it.
+
+use spardl_core::{Algorithm, Layout};
+use spardl_sim::{Cluster, Compute, Fabric, Line, Sharing, Spent, Spread, Topology};
+use spardl_testkit::{Trial, configurations, generate};
+
+/// A byte takes 8 ns at 1 Gbit/s, so that sums of rounded times are exact.
+const LINE: Line = Line {
+    latency: 10_000,
+    bandwidth: 1_000_000_000,
+};
+
+/// More than enough for lists whose length adapts to grow as long as they may be.
+const STEPS: u64 = 14;
+
+fn flat(workers: u32) -> Fabric {
+    Fabric::new(Topology::Flat, workers, LINE).unwrap()
+}
+
+fn trial(algorithm: &dyn Algorithm, workers: u32, len: usize, sharing: Sharing) -> Trial {
+    let mut trial = Trial::new(algorithm, workers, len);
+    trial.cluster = trial.cluster.with_fabric(flat(workers), sharing);
+    trial
+}
+
+#[test]
+fn full_blocks_on_a_flat_network_take_the_alpha_beta_formula_to_the_nanosecond() {
+    let mut exact = 0;
+    for workers in (1..=16).chain([24, 32]) {
+        let (len, k) = (workers as usize * 40, workers as usize * 4);
+        let mut all = configurations::all_raw(workers);
+        all.retain(|algorithm| algorithm.loose_bound().is_none());
+        for algorithm in all {
+            let mut trial = trial(&*algorithm, workers, len, Sharing::None);
+            for step in 0..STEPS - 1 {
+                trial.step(&generate::unanimous(step, workers, len), k, step);
+            }
+            let (step, gradients) = (STEPS - 1, generate::unanimous(STEPS - 1, workers, len));
+            let sent = bytes_by_round(&mut trial, &gradients, k, step);
+            // Trees have workers that rest, and some blocks cannot be equal: what these take at most is another test's.
+            if sent
+                .iter()
+                .any(|round| round.iter().any(|bytes| *bytes != round[0]))
+            {
+                continue;
+            }
+            let cost = algorithm.cost(workers, &Layout::flat(len as u32), k, step);
+            let formula =
+                u64::from(*cost.rounds.end()) * LINE.latency + LINE.transfer(cost.bytes_max);
+            let time = trial.run(&gradients, k, step).timing.step();
+            assert_eq!(time, formula, "{}", trial.context);
+            exact += 1;
+        }
+    }
+    assert!(exact > 200, "only {exact} configurations have full blocks");
+}
+
+#[test]
+fn spardl_with_full_blocks_meets_no_contention_where_links_are_shared() {
+    for workers in 1..=32u32 {
+        for algorithm in configurations::all_raw(workers) {
+            if algorithm.name() != "spardl" {
+                continue;
+            }
+            let (len, k) = (workers as usize * 40, workers as usize * 4);
+            let mut trial = trial(&*algorithm, workers, len, Sharing::Fair);
+            let report = trial.run(&generate::unanimous(0, workers, len), k, 0);
+            let rounds = report.ledger.rounds[0];
+            let formula = u64::from(rounds) * LINE.latency + LINE.transfer(report.ledger.bytes[0]);
+            assert_eq!(report.timing.step(), formula, "{}", trial.context);
+        }
+    }
+}
+
+#[test]
+fn no_step_takes_longer_than_the_longest_message_of_every_round() {
+    for workers in [2, 3, 5, 8, 13] {
+        for algorithm in configurations::every(workers) {
+            let len = 300;
+            let mut trial = trial(&*algorithm, workers, len, Sharing::None);
+            for (step, k) in (0..).zip([16, 3, 0, 300]) {
+                let gradients = generate::fractions(step, workers, len);
+                let sent = bytes_by_round(&mut trial, &gradients, k, step);
+                let most = sent.iter().filter_map(|round| round.iter().max());
+                let bound: u64 = most.map(|&bytes| LINE.latency + LINE.transfer(bytes)).sum();
+                let time = trial.run(&gradients, k, step).timing.step();
+                assert!(time <= bound, "{} k={k}: {time} > {bound}", trial.context);
+                trial.cluster.commit().unwrap();
+            }
+        }
+    }
+}
+
+/// The bytes that each worker sends in each round of a step.
+fn bytes_by_round(trial: &mut Trial, gradients: &[Vec<f32>], k: usize, step: u64) -> Vec<Vec<u64>> {
+    let mut sent: Vec<Vec<u64>> = Vec::new();
+    for message in trial.messages(gradients, k, step) {
+        let (round, from) = (message.round as usize, message.from.index());
+        sent.resize(sent.len().max(round + 1), vec![0; gradients.len()]);
+        sent[round][from] += message.bytes.len() as u64;
+    }
+    sent
+}
+
+#[test]
+fn where_the_time_went_adds_up_to_the_time() {
+    let compute = Compute {
+        forward: 1_000,
+        backward: 50_000,
+        spread: Spread::LogNormal(0.3),
+        speeds: vec![1.0, 0.7],
+        select: 900,
+        merge: 300,
+        ..Compute::default()
+    };
+    let lens = [90, 0, 41, 90];
+    let layouts = lens.map(Layout::flat);
+    for (workers, shape) in [
+        (1, Topology::Flat),
+        (6, Topology::Flat),
+        (
+            9,
+            Topology::FatTree {
+                leaf_size: 3,
+                oversubscription: 2,
+                hop_latency: 500,
+            },
+        ),
+    ] {
+        for algorithm in configurations::all(workers) {
+            let fabric = Fabric::new(shape.clone(), workers, LINE).unwrap();
+            let mut cluster = Cluster::with_buckets(&*algorithm, workers, &layouts)
+                .unwrap()
+                .with_fabric(fabric, Sharing::Fair)
+                .with_compute(compute.clone(), 5);
+            for step in 0..3 {
+                let report = cluster
+                    .step_made(step, |rank, bucket, out| {
+                        let seed = step * 10 + u64::from(bucket.get());
+                        out.copy_from_slice(
+                            &generate::fractions(seed, workers, out.len())[rank.index()],
+                        );
+                        13
+                    })
+                    .unwrap();
+                cluster.commit().unwrap();
+                let path = report.timing.path.unwrap();
+                let context = format!("{} P={workers} {path:?}", algorithm.describe());
+                assert_eq!(path.total(), report.timing.step(), "{context}");
+                assert!(path.spent(Spent::Compute) > 0, "{context}");
+                let carried: u64 = report.timing.links[..2 * workers as usize]
+                    .iter()
+                    .map(|link| link.bytes)
+                    .sum();
+                let sent: u64 = report.ledger.bytes.iter().sum();
+                assert_eq!(carried, 2 * sent, "{context}");
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The messages under way, in the order of their arrival.
+
+mod flows;
+mod traffic;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use spardl_core::{Payload, Rank, World};
+use spardl_drive::{BucketId, Clock, News, Stamp, Time};
+
+use crate::clock::VirtualClock;
+use crate::fault::{Fault, Message};
+use crate::path::{Path, Spent};
+use crate::transport::{Receiver, SimTransport};
+
+pub(crate) use traffic::Traffic;
+pub use traffic::{LinkUse, Sharing};
+
+/// The longest a message travels without a fabric, in nanoseconds: long enough for any order of arrival.
+const SLOWEST: u64 = 1000;
+
+/// Something that will happen to a worker.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The gradient of a bucket is there.
+    Ready(BucketId),
+    /// The worker has done what it was at.
+    Free,
+    /// Something arrives.
+    Arrival(Box<Parcel>),
+    /// Something departs; the network's own.
+    Departure(Box<Parcel>),
+}
+
+/// Something on its way.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) from: Rank,
+    pub(crate) to: Rank,
+    pub(crate) news: News,
+    /// What led to it, up to its arrival once it is there.
+    pub(crate) path: Path,
+    /// A copy that nobody wants.
+    is_copy: bool,
+    departed: u64,
+    alone: u64,
+    latency: u64,
+}
+
+impl Parcel {
+    fn news_bytes(&self) -> u64 {
+        match &self.news {
+            News::Message { payload, .. } => payload.wire_len() as u64,
+            News::GaveUp(_) | News::Goodbye => 0,
+        }
+    }
+
+    const fn round(&self) -> u32 {
+        match &self.news {
+            News::Message { round, .. } => *round,
+            News::GaveUp(_) | News::Goodbye => 0,
+        }
+    }
+
+    /// Another of the same length.
+    fn copy(&self) -> Self {
+        let news = match &self.news {
+            News::Message {
+                stamp,
+                bucket,
+                round,
+                payload,
+            } => News::Message {
+                stamp: *stamp,
+                bucket: *bucket,
+                round: *round,
+                payload: payload.clone(),
+            },
+            News::GaveUp(stamp) => News::GaveUp(*stamp),
+            News::Goodbye => News::Goodbye,
+        };
+        Self {
+            news,
+            is_copy: true,
+            ..*self
+        }
+    }
+}
+
+/// When, in which order among equals, to whom.
+type Key = (Time, u64, Rank);
+
+/// How long messages take.
+#[derive(Debug)]
+enum Delivery {
+    /// As a draw says.
+    Shuffled(ChaCha8Rng),
+    /// As the links say.
+    Links(Traffic),
+}
+
+/// What will happen, the next first. Events of the same moment happen in the order they were made.
+pub(crate) struct Network {
+    size: u32,
+    clock: Arc<VirtualClock>,
+    queue: BinaryHeap<Reverse<Planned>>,
+    events: u64,
+    delivery: Delivery,
+    fault: Box<dyn FnMut(Message<'_>) -> Fault + Send>,
+}
+
+/// An event with its key, by which alone it is ordered.
+#[derive(Debug)]
+struct Planned(Key, Event);
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Planned {}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Planned {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network")
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Network {
+    pub(crate) fn new(size: u32, clock: Arc<VirtualClock>) -> Self {
+        Self {
+            size,
+            clock,
+            queue: BinaryHeap::new(),
+            events: 0,
+            delivery: Delivery::Shuffled(ChaCha8Rng::seed_from_u64(0)),
+            fault: Box::new(|_| Fault::None),
+        }
+    }
+
+    /// Draws delays from another seed.
+    pub(crate) fn set_order(&mut self, seed: u64) {
+        self.delivery = Delivery::Shuffled(ChaCha8Rng::seed_from_u64(seed));
+    }
+
+    /// Lets messages take the links of a fabric.
+    pub(crate) fn set_traffic(&mut self, traffic: Traffic) {
+        self.delivery = Delivery::Links(traffic);
+    }
+
+    /// The links, if messages take any.
+    pub(crate) fn traffic_mut(&mut self) -> Option<&mut Traffic> {
+        match &mut self.delivery {
+            Delivery::Links(traffic) => Some(traffic),
+            Delivery::Shuffled(_) => None,
+        }
+    }
+
+    pub(crate) fn set_fault(&mut self, rule: impl FnMut(Message<'_>) -> Fault + Send + 'static) {
+        self.fault = Box::new(rule);
+    }
+
+    /// Tells a worker after a while that the next bucket is ready, as if the gradient came out piece by piece.
+    pub(crate) fn ready_later(&mut self, worker: Rank, bucket: BucketId) {
+        let delay = self.shuffled_delay();
+        self.plan_in(delay, worker, Event::Ready(bucket));
+    }
+
+    /// Lets something happen to a worker after so many nanoseconds.
+    pub(crate) fn plan_in(&mut self, nanos: u64, worker: Rank, event: Event) {
+        self.plan(self.clock.now().as_nanos() + nanos, worker, event);
+    }
+
+    /// Sends what the worker has put into its outbox.
+    pub(crate) fn carry(&mut self, from: Rank, path: &Path, transport: &mut SimTransport) {
+        for (to, news) in transport.sent() {
+            match (to, news) {
+                (Receiver::One(to), news) => self.send(from, to, news, path),
+                (Receiver::Everybody, News::GaveUp(stamp)) => self.tell_all(from, stamp, path),
+                (Receiver::Everybody, _) => {}
+            }
+        }
+    }
+
+    fn tell_all(&mut self, from: Rank, stamp: Stamp, path: &Path) {
+        let peers = World::all(self.size).map(World::rank);
+        for to in peers.filter(|&peer| peer != from) {
+            self.send(from, to, News::GaveUp(stamp), path);
+        }
+    }
+
+    fn send(&mut self, from: Rank, to: Rank, mut news: News, path: &Path) {
+        let (mut late, mut copies) = (Duration::ZERO, 0);
+        if let News::Message {
+            bucket,
+            round,
+            payload,
+            ..
+        } = &mut news
+        {
+            let bytes = payload.as_wire();
+            let message = Message {
+                from,
+                to,
+                bucket: *bucket,
+                round: *round,
+                bytes,
+            };
+            match (self.fault)(message) {
+                Fault::None => {}
+                Fault::Drop => return,
+                Fault::Replace(bytes) => *payload = Payload::from_wire(bytes),
+                Fault::Late { by, copies: extra } => (late, copies) = (by, extra),
+            }
+        }
+        let mut path = *path;
+        let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
+        path.add(Spent::Faults, late);
+        let parcel = Parcel {
+            from,
+            to,
+            news,
+            path,
+            is_copy: false,
+            departed: 0,
+            alone: 0,
+            latency: 0,
+        };
+        for _ in 0..copies {
+            self.depart_in(late, parcel.copy());
+        }
+        self.depart_in(late, parcel);
+    }
+
+    fn depart_in(&mut self, nanos: u64, parcel: Parcel) {
+        if nanos == 0 {
+            self.depart(parcel);
+        } else {
+            self.plan_in(nanos, parcel.from, Event::Departure(Box::new(parcel)));
+        }
+    }
+
+    fn depart(&mut self, parcel: Parcel) {
+        let now = self.clock.now().as_nanos();
+        let arrival = match &mut self.delivery {
+            Delivery::Shuffled(_) => Some((now + self.shuffled_delay(), parcel)),
+            Delivery::Links(traffic) => traffic.depart(now, parcel),
+        };
+        if let Some((at, parcel)) = arrival {
+            self.plan(at, parcel.to, Event::Arrival(Box::new(parcel)));
+        }
+    }
+
+    fn shuffled_delay(&mut self) -> u64 {
+        match &mut self.delivery {
+            Delivery::Shuffled(order) => order.random_range(1..=SLOWEST),
+            Delivery::Links(_) => 0,
+        }
+    }
+
+    fn plan(&mut self, at: u64, worker: Rank, event: Event) {
+        self.events += 1;
+        let key = (Time::from_nanos(at), self.events, worker);
+        self.queue.push(Reverse(Planned(key, event)));
+    }
+
+    /// Moves the clock to the next event that concerns a worker.
+    pub(crate) fn next(&mut self) -> Option<(Rank, Event)> {
+        loop {
+            self.move_traffic();
+            let Reverse(Planned((at, _, worker), event)) = self.queue.pop()?;
+            self.clock.advance_to(at);
+            match event {
+                Event::Departure(parcel) => self.depart(*parcel),
+                Event::Arrival(parcel) if parcel.is_copy => {}
+                event => return Some((worker, event)),
+            }
+        }
+    }
+
+    /// Plans the arrivals of messages that leave the links before anything else happens.
+    fn move_traffic(&mut self) {
+        let Delivery::Links(traffic) = &mut self.delivery else {
+            return;
+        };
+        loop {
+            let now = self.clock.now();
+            let planned = self.queue.peek().map(|Reverse(Planned((at, ..), _))| *at);
+            // Whatever else happens now may begin messages that share links.
+            if planned.is_some_and(|at| at <= now) {
+                return;
+            }
+            let Some(end) = traffic.next_end(now.as_nanos()) else {
+                return;
+            };
+            if planned.is_some_and(|at| at.as_nanos() <= end) {
+                return;
+            }
+            self.clock.advance_to(Time::from_nanos(end));
+            while let Some((at, parcel)) = traffic.take_ended(end) {
+                self.events += 1;
+                let key = (Time::from_nanos(at), self.events, parcel.to);
+                let arrival = Event::Arrival(Box::new(parcel));
+                self.queue.push(Reverse(Planned(key, arrival)));
+            }
+        }
+    }
+
+    /// Everything under way is lost.
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+        if let Delivery::Links(traffic) = &mut self.delivery {
+            traffic.clear();
+        }
+    }
+}
