@@ -6,7 +6,7 @@ use spardl_core::Codec;
 pub(crate) fn union(workers: u32, len: u32, k: usize) -> usize {
     let len = f64::from(len.max(1));
     let missed = (1.0 - (k as f64 / len).min(1.0)).powi(workers as i32);
-    (len * (1.0 - missed)).ceil() as usize
+    (len * (1.0 - missed)).round() as usize
 }
 
 /// Bytes of a selection of `k` entries among `len` that is cut into a list for each other worker.
