@@ -19,10 +19,7 @@ thread_local! {
 /// An empty buffer with room for `len` bytes.
 pub(crate) fn take(len: usize) -> Vec<u8> {
     let spare = SPARES.try_with(|spares| spares.borrow_mut().take(len));
-    spare
-        .ok()
-        .flatten()
-        .unwrap_or_else(|| Vec::with_capacity(len))
+    spare.unwrap_or_else(|_| Vec::with_capacity(len))
 }
 
 /// Keeps a buffer that is not needed any more, if that is worth it.
@@ -31,15 +28,16 @@ pub(crate) fn keep(buffer: Vec<u8>) {
     let _ = SPARES.try_with(|spares| spares.borrow_mut().keep(buffer));
 }
 
-/// Buffers that wait for their next use.
+/// Buffers that wait for their next use; a transport has its own for the messages it receives.
 #[derive(Debug, Default)]
-struct Spares {
+pub struct Spares {
     buffers: Vec<Vec<u8>>,
     bytes: usize,
 }
 
 impl Spares {
-    fn keep(&mut self, mut buffer: Vec<u8>) {
+    /// Keeps a buffer if that is worth it.
+    pub fn keep(&mut self, mut buffer: Vec<u8>) {
         let bytes = buffer.capacity();
         if bytes < WORTH_KEEPING || bytes > MAX_BYTES - self.bytes {
             return;
@@ -49,15 +47,18 @@ impl Spares {
         self.buffers.push(buffer);
     }
 
-    /// The smallest that is neither too short nor far too long.
-    fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+    /// An empty buffer with room for `len` bytes: the smallest spare that is neither too short nor far too long, or a new one.
+    pub fn take(&mut self, len: usize) -> Vec<u8> {
         let fits = len..=len.saturating_mul(WASTE);
         let fitting = self.buffers.iter().enumerate();
         let fitting = fitting.filter(|(_, buffer)| fits.contains(&buffer.capacity()));
-        let (at, _) = fitting.min_by_key(|(_, buffer)| buffer.capacity())?;
-        let buffer = self.buffers.swap_remove(at);
-        self.bytes -= buffer.capacity();
-        Some(buffer)
+        match fitting.min_by_key(|(_, buffer)| buffer.capacity()) {
+            None => Vec::with_capacity(len),
+            Some((at, buffer)) => {
+                self.bytes -= buffer.capacity();
+                self.buffers.swap_remove(at)
+            }
+        }
     }
 }
 
@@ -68,19 +69,18 @@ mod tests {
     #[test]
     fn a_message_gets_the_smallest_spare_that_is_neither_too_short_nor_far_too_long() {
         let mut spares = Spares::default();
-        for len in [4, 1, 2].map(|times| times * WORTH_KEEPING) {
+        for len in [WORTH_KEEPING - 1, 2 * WORTH_KEEPING, WORTH_KEEPING] {
             spares.keep(vec![1; len]);
         }
-        spares.keep(vec![1; 10]);
-        assert!(spares.take(100).is_none());
-        assert_eq!(
-            spares.take(WORTH_KEEPING).unwrap().capacity(),
-            WORTH_KEEPING
-        );
-        let spare = spares.take(WORTH_KEEPING).unwrap();
+        assert_eq!(spares.bytes, 3 * WORTH_KEEPING);
+        assert!(spares.take(100).capacity() < WORTH_KEEPING);
+        assert_eq!(spares.take(WORTH_KEEPING / 2).capacity(), WORTH_KEEPING);
+        let spare = spares.take(WORTH_KEEPING);
         assert!(spare.is_empty());
         assert_eq!(spare.capacity(), 2 * WORTH_KEEPING);
-        assert!(spares.take(5 * WORTH_KEEPING).is_none());
+        assert_eq!(spares.bytes, 0);
+        let fresh = spares.take(WORTH_KEEPING);
+        assert!(fresh.is_empty() && fresh.capacity() >= WORTH_KEEPING);
     }
 
     #[test]

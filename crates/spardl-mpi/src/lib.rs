@@ -31,7 +31,6 @@
 //! | [`error`] | why MPI could not be used |
 //! | `envelope` | what goes with every message |
 //! | `order` | messages of one sender in the order they were sent |
-//! | `spares` | buffers for their next use |
 //! | `idle` | what a rank does while there is nothing to do |
 //! | `watchdog` | a deadline for calls that block |
 //! | `raw` | all `unsafe` |
@@ -46,7 +45,6 @@ pub mod mpi;
 mod order;
 #[expect(unsafe_code, reason = "the one place where MPI is called")]
 mod raw;
-mod spares;
 pub mod transport;
 mod watchdog;
 pub mod yardsticks;

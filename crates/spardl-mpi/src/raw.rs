@@ -18,9 +18,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mpi_sys as ffi;
+use spardl_core::Spares;
 
 use crate::error::MpiError;
-use crate::spares::Spares;
 use crate::watchdog::Watchdog;
 
 /// Longer than any text of Open MPI (256) and MPICH (8192).

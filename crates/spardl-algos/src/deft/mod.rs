@@ -66,6 +66,17 @@ fn cap(k: usize, len: u32) -> usize {
     k.saturating_mul(2).min(len as usize)
 }
 
+/// The agreement on the mask: the plan from one worker to all, then every worker's list of at most `each` indices.
+fn agree(size: usize, layout: &Layout, each: usize) -> AgreeCost {
+    let list = raw_indices_bound(layout.len(), each);
+    let bins = plan::BIN_BYTES * plan::parts(layout, size).blocks();
+    let rounds = 2 * ceil_log2(size);
+    AgreeCost {
+        rounds: rounds..=rounds,
+        body_bytes: Broadcast::body_bytes(size, bins) + AllGather::body_bytes(0, &vec![list; size]),
+    }
+}
+
 impl Algorithm for Deft {
     fn name(&self) -> &'static str {
         "deft"
@@ -88,14 +99,7 @@ impl Algorithm for Deft {
     fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
         let len = layout.len();
         let (size, each) = (workers as usize, cap(k, len));
-        let list = raw_indices_bound(len, each);
-        let bins = plan::BIN_BYTES * plan::parts(layout, size).blocks();
-        let log = ceil_log2(size);
-        let agree = AgreeCost {
-            rounds: 2 * log..=2 * log,
-            body_bytes: Broadcast::body_bytes(size, bins)
-                + AllGather::body_bytes(0, &vec![list; size]),
-        };
+        let agree = agree(size, layout, each);
         let most = each.saturating_mul(size + 1).min(len as usize);
         cost(agree, workers, most, self.codec.values)
     }
@@ -104,14 +108,7 @@ impl Algorithm for Deft {
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
         let (size, len) = (workers as usize, layout.len());
         let k = k.min(len as usize);
-        let list = raw_indices_bound(len, k.div_ceil(size));
-        let bins = plan::BIN_BYTES * plan::parts(layout, size).blocks();
-        let log = ceil_log2(size);
-        let agree = AgreeCost {
-            rounds: 2 * log..=2 * log,
-            body_bytes: Broadcast::body_bytes(size, bins)
-                + AllGather::body_bytes(0, &vec![list; size]),
-        };
+        let agree = agree(size, layout, k.div_ceil(size));
         cost(agree, workers, k, self.codec.values).into()
     }
 
