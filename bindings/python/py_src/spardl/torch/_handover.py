@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ class HoldsBack(Protocol):
         """Does the last step keep a part of this tensor for later?"""
 
 
-class HandOver:
+class HandOver(ABC):
     """What :func:`hand_over` returns; ``remove()`` gives the optimiser back as it was."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: float) -> None:
@@ -79,11 +80,13 @@ class HandOver:
         self._optimizer.state[parameter] = state
         state[_HANDED] = holds
 
+    @abstractmethod
     def _drop_velocity(self, state: dict[str, Any]) -> None:
-        raise NotImplementedError
+        """Forgets what the optimiser keeps of earlier steps of a parameter."""
 
+    @abstractmethod
     def _step_held(self, group: dict[str, Any]) -> Iterable[dict[str, Any]]:
-        raise NotImplementedError
+        """Steps parameters of which mass is held back: the groups for the optimiser to step, none when it is done here."""
 
 
 class _Sgd(HandOver):
