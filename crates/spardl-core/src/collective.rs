@@ -330,6 +330,12 @@ pub trait Machine: fmt::Debug + Send {
         MethodState::default()
     }
 
+    /// The part of [`Machine::state`] that has the same bits on all workers, and has to: where it differs, so would their updates.
+    /// Workers compare its hash in every step. A method of which workers keep parts for themselves says what is left.
+    fn replicated(&self) -> MethodState {
+        self.state()
+    }
+
     /// Takes back a state that [`Machine::state`] gave.
     ///
     /// # Errors
@@ -439,7 +445,8 @@ impl Collective {
         self.before = self.machine.state();
         self.has_update = false;
         self.flags = 0;
-        self.header = Header::new(self.fingerprint, input.k, input.step, self.world.rank());
+        let (replicated, rank) = (self.machine.replicated(), self.world.rank());
+        self.header = Header::new(self.fingerprint, &replicated, input.k, input.step, rank);
         self.feedback.start(input.finite);
         self.machine.begin(&mut self.feedback, input);
         self.phase = Phase::Poisoned;

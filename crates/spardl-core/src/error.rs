@@ -196,6 +196,8 @@ pub enum HeaderField {
     Bucket,
     /// The step.
     Step,
+    /// What the method keeps from step to step alike on all workers.
+    State,
     /// The round within the step.
     Round,
     /// The sender.
@@ -214,6 +216,11 @@ impl HeaderField {
             Self::Layout => {
                 return "is of another layout: compare the names, shapes and order of the tensors on \
                         both ranks"
+                    .to_owned();
+            }
+            Self::State => {
+                return "comes from another state of the method: restore all ranks from the same checkpoint, \
+                        or none"
                     .to_owned();
             }
             Self::Version => "format version",

@@ -7,7 +7,8 @@
 //! | 2-3 | bucket (low 16 bits) |
 //! | 4-7 | hash of method, options, number of workers and of elements, and k |
 //! | 8-11 | hash of the layout: names, shapes and order of the tensors |
-//! | 12-15 | step (low 32 bits) |
+//! | 12-13 | step (low 16 bits) |
+//! | 14-15 | hash of what the method keeps alike on all workers, as it was before this step |
 //! | 16-17 | round (low 16 bits) |
 //! | 18-19 | sender (low 16 bits) |
 //! | 20-23 | length of the body: some engines hand over a buffer longer than the message |
@@ -15,6 +16,7 @@
 use crate::algorithm::Layout;
 use crate::collective::Expected;
 use crate::error::{DecodeError, HeaderField, ProtocolError};
+use crate::state::{Array, MethodState};
 use crate::world::Rank;
 
 /// Bytes of the header of every message.
@@ -23,7 +25,7 @@ pub const HEADER_LEN: usize = 24;
 pub(crate) const MAX_BODY: usize = u32::MAX as usize;
 /// Some worker whose messages led to this one met NaN or an infinity.
 pub(crate) const FLAG_NON_FINITE: u8 = 1;
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// What all messages of a collective have in common: what its workers must agree on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,25 +64,59 @@ fn layout_hash(layout: &Layout) -> u64 {
     })
 }
 
+/// The hash of a state, by its bits. Words instead of bytes: it is computed in every step.
+fn state_hash(state: &MethodState) -> u16 {
+    let word = |hash: u64, word: u64| (hash ^ word).wrapping_mul(FNV_PRIME);
+    let hash = state.arrays().fold(FNV_OFFSET, |hash, (name, array)| {
+        let hash = word(fnv1a(name.as_bytes(), hash), name.len() as u64);
+        match array {
+            Array::F32(values) => values
+                .iter()
+                .fold(word(hash, values.len() as u64), |hash, value| {
+                    word(hash, u64::from(value.to_bits()))
+                }),
+            Array::U64(values) => {
+                values
+                    .iter()
+                    .fold(word(hash, values.len() as u64), |hash, &value| {
+                        // In two parts: what is high in a word only reaches what is high in the hash.
+                        word(word(hash, value & u64::from(u32::MAX)), value >> 32)
+                    })
+            }
+        }
+    });
+    let hash = fold(hash);
+    (hash ^ (hash >> 16)) as u16
+}
+
 /// What the headers of the current round say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Header {
     bucket: u16,
     configuration: u32,
     layout: u32,
-    step: u32,
+    step: u16,
+    state: u16,
     round: u32,
     from: u16,
 }
 
 impl Header {
-    pub(crate) fn new(fingerprint: Fingerprint, k: usize, step: u64, from: Rank) -> Self {
+    /// `replicated` is what [`Machine::replicated`](crate::Machine::replicated) says before the step.
+    pub(crate) fn new(
+        fingerprint: Fingerprint,
+        replicated: &MethodState,
+        k: usize,
+        step: u64,
+        from: Rank,
+    ) -> Self {
         let configuration = fnv1a(&(k as u64).to_le_bytes(), fingerprint.configuration);
         Self {
             bucket: fingerprint.bucket,
             configuration: fold(configuration),
             layout: fingerprint.layout,
-            step: step as u32,
+            step: step as u16,
+            state: state_hash(replicated),
             round: 0,
             from: from.get() as u16,
         }
@@ -101,7 +137,8 @@ impl Header {
         message[2..4].copy_from_slice(&self.bucket.to_le_bytes());
         message[4..8].copy_from_slice(&self.configuration.to_le_bytes());
         message[8..12].copy_from_slice(&self.layout.to_le_bytes());
-        message[12..16].copy_from_slice(&self.step.to_le_bytes());
+        message[12..14].copy_from_slice(&self.step.to_le_bytes());
+        message[14..16].copy_from_slice(&self.state.to_le_bytes());
         message[16..18].copy_from_slice(&(self.round as u16).to_le_bytes());
         message[18..20].copy_from_slice(&self.from.to_le_bytes());
         let body = (message.len() - HEADER_LEN) as u32;
@@ -159,7 +196,12 @@ impl Header {
                 u32::from(self.bucket),
                 u16_at(header, 2),
             ),
-            (HeaderField::Step, self.step, u32_at(header, 12)),
+            (HeaderField::Step, u32::from(self.step), u16_at(header, 12)),
+            (
+                HeaderField::State,
+                u32::from(self.state),
+                u16_at(header, 14),
+            ),
             (
                 HeaderField::Round,
                 u32::from(self.round as u16),
@@ -196,10 +238,11 @@ fn u32_at(header: &[u8; HEADER_LEN], at: usize) -> u32 {
 }
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 fn fnv1a(bytes: &[u8], start: u64) -> u64 {
     bytes.iter().fold(start, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
     })
 }
 

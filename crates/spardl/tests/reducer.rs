@@ -284,6 +284,40 @@ fn a_saved_residual_goes_on_in_other_buckets_and_with_another_method() {
     });
 }
 
+/// One worker goes on from where the others do not: all of them end, with the cause, and nothing is committed.
+#[test]
+fn workers_restored_from_different_steps_refuse_each_other() {
+    for method in ["ok-topk", "exdyna", "micro", "power-sgd"] {
+        let errors = on_all(3, |rank, mut transport| {
+            let build = || Reducer::builder(method).timeout(Duration::from_secs(60));
+            let mut first = build().build(&mut transport, 1000)?;
+            first.all_reduce(&mut gradient(rank, 0, 1000))?;
+            let early = first.save();
+            first.all_reduce(&mut gradient(rank, 1, 1000))?;
+            let mut late = first.save();
+            drop(first);
+            if rank == 1 {
+                // The step is what a caller would see; what the method keeps is not.
+                late.buckets[0].state.method = early.buckets[0].state.method.clone();
+            }
+            let mut again = build().build(transport, 1000)?;
+            again.restore(&late)?;
+            let error = again.all_reduce(&mut gradient(rank, 2, 1000));
+            let error = error.expect_err("one differs from the others");
+            assert!(error.is_peer_fault(), "{error}");
+            assert_eq!(again.save(), late, "nothing was committed");
+            Ok(error)
+        });
+        let causes = errors.iter().filter(|error| !error.is_secondary());
+        let mut causes = causes.map(ToString::to_string).peekable();
+        assert!(causes.peek().is_some(), "{method}: {errors:?}");
+        for cause in causes {
+            let words = "comes from another state of the method: restore all ranks";
+            assert!(cause.contains(words), "{method}: {cause}");
+        }
+    }
+}
+
 #[test]
 fn a_state_of_another_gradient_is_refused() {
     on_all(1, |_, mut transport| {

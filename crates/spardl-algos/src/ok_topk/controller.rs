@@ -283,6 +283,11 @@ impl Controller {
             .with_u64("boundaries", bounds.collect::<Vec<u64>>())
     }
 
+    /// What is saved but for the threshold that each worker has for itself.
+    pub(super) fn replicated(&self) -> MethodState {
+        self.save().with_f32("thresholds", [self.global])
+    }
+
     pub(super) fn load(&mut self, state: &MethodState) -> Result<(), ConfigError> {
         let len = self.regions.len();
         let bounds = state.u64("boundaries")?;

@@ -347,6 +347,10 @@ impl Machine for Worker {
         self.control.save()
     }
 
+    fn replicated(&self) -> MethodState {
+        self.control.replicated()
+    }
+
     fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
         self.control.load(state)
     }

@@ -356,6 +356,13 @@ impl Machine for Worker {
                 got: q.len().to_string(),
             });
         }
+        if let Some(value) = q.iter().find(|value| !value.is_finite()) {
+            return Err(ConfigError::StateMismatch {
+                what: "q".to_owned(),
+                expected: "finite".to_owned(),
+                got: format!("{value} in it"),
+            });
+        }
         self.q.copy_from_slice(q);
         Ok(())
     }

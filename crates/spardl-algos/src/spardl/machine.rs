@@ -359,6 +359,11 @@ impl Machine for Worker {
         self.length.save()
     }
 
+    /// Nothing: the length of a list is alike in a column only, and no worker relies on that of another, which its list says.
+    fn replicated(&self) -> MethodState {
+        MethodState::default()
+    }
+
     fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
         self.length = AdaptiveLength::load(state)?;
         Ok(())

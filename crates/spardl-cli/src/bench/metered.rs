@@ -110,6 +110,10 @@ impl Machine for MeteredMachine {
         self.inner.state()
     }
 
+    fn replicated(&self) -> MethodState {
+        self.inner.replicated()
+    }
+
     fn restore(&mut self, state: &MethodState) -> Result<(), ConfigError> {
         self.inner.restore(state)
     }
