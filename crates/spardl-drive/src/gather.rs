@@ -42,15 +42,56 @@ pub fn gather<T: Transport + ?Sized>(
     all
 }
 
+/// Up to so many workers all hear from all at a barrier.
+const MOST_TO_ALL: u32 = 64;
+
 /// Waits until all workers are here; all must call it, with nothing in flight.
 ///
 /// # Errors
-/// As [`gather`].
+/// As [`gather`]. Among more than 64 workers, where messages from all to all would be millions, only rank 0 hears from all: its
+/// error names who is late, and the others hear that it gave up.
 pub fn barrier<T: Transport + ?Sized>(
     transport: &mut T,
     limit: Duration,
 ) -> Result<(), TransportError> {
-    gather(transport, &[], limit).map(drop)
+    if transport.world().size() <= MOST_TO_ALL {
+        return gather(transport, &[], limit).map(drop);
+    }
+    let passed = pass_together(transport, limit);
+    match passed {
+        Ok(()) => transport.complete_step(),
+        Err(_) => transport.abandon(),
+    }
+    passed
+}
+
+/// All tell rank 0 that they are here, then it tells all to go on.
+fn pass_together<T: Transport + ?Sized>(
+    transport: &mut T,
+    limit: Duration,
+) -> Result<(), TransportError> {
+    let (world, first) = (transport.world(), Rank::new(0));
+    let (mut here, mut pass) = (Round::new(), Round::new());
+    pass.seq = 1;
+    let nothing = || Payload::from_wire(Vec::new());
+    let mut limit = limit;
+    if world.rank() == first {
+        for peer in (1..world.size()).map(Rank::new) {
+            here = here.expect(peer, 0);
+            pass = pass.send(peer, nothing());
+        }
+    } else {
+        here = here.send(first, nothing());
+        pass = pass.expect(first, 0);
+        // Rank 0 is to be the first whose patience ends: it knows for whom it waits.
+        limit = limit.saturating_add(limit / 4);
+    }
+    let deadline = Deadline::after(transport.clock().now(), limit);
+    for round in [here, pass] {
+        transport.submit(BucketId::GATHER, round)?;
+        transport.wait_any(deadline)?;
+    }
+    Ok(())
 }
 
 fn exchange<T: Transport + ?Sized>(

@@ -1,6 +1,7 @@
 //! What workers see of each other's failures over threads.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use spardl_core::{Input, Layout, Rank};
 use spardl_drive::conformance::Toy;
 use spardl_drive::{
     BucketId, DriveError, Driver, ThreadsTransport, Transport, TransportError, WorkersError,
-    run_workers,
+    barrier, run_workers,
 };
 
 /// Far above what any of these tests takes: an error that comes by this deadline did not come promptly.
@@ -179,4 +180,49 @@ fn a_mistake_of_one_worker_is_heard_by_all_at_once() {
         retry(&mut driver, 0);
     })
     .unwrap();
+}
+
+/// More workers than all hear from all at a barrier.
+const MANY: u32 = 100;
+
+#[test]
+fn a_barrier_of_many_holds_everybody() {
+    let came = AtomicU32::new(0);
+    run_workers(MANY, |mut transport| {
+        for time in 1..=3 {
+            came.fetch_add(1, Ordering::SeqCst);
+            barrier(&mut transport, LIMIT).unwrap();
+            assert!(came.load(Ordering::SeqCst) >= time * MANY);
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_late_worker_of_many_is_named_at_a_barrier() {
+    for late in [0, MANY / 3].map(Rank::new) {
+        let (all_here, over) = (Barrier::new(MANY as usize), Barrier::new(MANY as usize));
+        let errors = run_workers(MANY, |mut transport| {
+            all_here.wait();
+            let error = match transport.world().rank() == late {
+                true => None,
+                false => barrier(&mut transport, PROMPT / 5).err(),
+            };
+            over.wait();
+            error
+        })
+        .unwrap();
+        assert_eq!(errors.iter().flatten().count() as u32, MANY - 1);
+        let mut named = 0;
+        for error in errors.iter().flatten() {
+            match error {
+                TransportError::Timeout { waiting_on, .. } => {
+                    assert_eq!(*waiting_on, [late], "{error}");
+                    named += 1;
+                }
+                error => assert!(error.is_secondary(), "{error}"),
+            }
+        }
+        assert!(named > 0, "nobody names rank {late}");
+    }
 }
