@@ -1,18 +1,23 @@
 //! Any bytes into the codec.
 
+use std::mem::{Discriminant, discriminant};
+
 use spardl_core::codec::{Codec, IndexCoding, Reader, ValueType, add_values, decode_values};
 use spardl_core::error::DecodeError;
 
+use crate::{NOTHING, Outcome};
+
 /// Bytes as a list of entries.
-pub fn list(data: &[u8]) {
+pub fn list(data: &[u8]) -> Outcome {
     let Some((block, bytes)) = Block::of(data) else {
-        return;
+        return NOTHING;
     };
     let Block {
         codec,
         start,
         len,
         max_count,
+        ..
     } = block;
     let (mut indices, mut values) = (vec![1], vec![1.0]);
     let mut reader = Reader::new(bytes);
@@ -30,12 +35,13 @@ pub fn list(data: &[u8]) {
     if result.is_ok() {
         block.check_again(&indices[1..], &values[1..]);
     }
+    block.outcome(result, indices.len())
 }
 
 /// Bytes as a list of indices without values.
-pub fn indices(data: &[u8]) {
+pub fn indices(data: &[u8]) -> Outcome {
     let Some((block, bytes)) = Block::of(data) else {
-        return;
+        return NOTHING;
     };
     let mut indices = vec![1];
     let mut reader = Reader::new(bytes);
@@ -47,12 +53,13 @@ pub fn indices(data: &[u8]) {
         &mut indices,
     );
     block.check(result, bytes, &indices);
+    block.outcome(result, indices.len())
 }
 
 /// Bytes as a run of values.
-pub fn values(data: &[u8]) {
+pub fn values(data: &[u8]) -> Outcome {
     let Some((&[flags, len], bytes)) = data.split_first_chunk() else {
-        return;
+        return NOTHING;
     };
     let (values, len) = (value_type(flags), usize::from(len));
     let (mut read, mut sum) = (vec![0.0; len], vec![0.0; len]);
@@ -64,11 +71,14 @@ pub fn values(data: &[u8]) {
     for (read, sum) in read.iter().zip(&sum) {
         assert!(read == sum || read.is_nan() && sum.is_nan());
     }
+    crate::outcome((kind(result), number(flags), magnitude(len)))
 }
 
 /// What a receiver knows of a list before it arrives.
 struct Block {
     codec: Codec,
+    /// Of its value type.
+    number: usize,
     start: u32,
     len: u32,
     max_count: usize,
@@ -91,6 +101,7 @@ impl Block {
         Some((
             Self {
                 codec,
+                number: number(flags),
                 start,
                 len,
                 max_count,
@@ -113,6 +124,11 @@ impl Block {
         );
         assert!(indices.len() <= self.max_count);
         assert!(indices.len() <= bytes.len() * 8);
+    }
+
+    fn outcome(&self, result: Result<(), DecodeError>, count: usize) -> Outcome {
+        let lens = (magnitude(self.len as usize), magnitude(count));
+        crate::outcome((kind(result), self.number, lens))
     }
 
     /// What was read can be sent on, and arrives the same.
@@ -143,9 +159,21 @@ impl Block {
 }
 
 fn value_type(flags: u8) -> ValueType {
-    // The bits that say nothing of the length.
-    let number = usize::from(flags & 1 | flags >> 6 << 1);
-    ValueType::ALL[number % ValueType::ALL.len()]
+    ValueType::ALL[number(flags)]
+}
+
+/// The number of the value type, in the bits that say nothing of the length.
+fn number(flags: u8) -> usize {
+    usize::from(flags & 1 | flags >> 6 << 1) % ValueType::ALL.len()
+}
+
+fn kind(result: Result<(), DecodeError>) -> Option<Discriminant<DecodeError>> {
+    result.err().map(|error| discriminant(&error))
+}
+
+/// Digits of a number in binary.
+const fn magnitude(number: usize) -> u32 {
+    usize::BITS - number.leading_zeros()
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {

@@ -1,18 +1,31 @@
 //! Any message into the machines of every method.
 
-use spardl_core::{HEADER_LEN, Inbox, Input, ProtocolError, Step};
+use std::sync::LazyLock;
+
+use spardl_core::{Algorithm, HEADER_LEN, Inbox, Input, ProtocolError, Step};
 use spardl_sim::Fault;
 use spardl_testkit::{Sent, Trial, configurations, generate};
+
+use crate::{NOTHING, Outcome};
 
 /// Bytes of the parameters before those of the message.
 pub const PARAMETERS: usize = 10;
 
+type Configurations = Vec<Box<dyn Algorithm>>;
+
+/// The fewest workers of a step, and one more than the most.
+const WORKERS: (u32, u32) = (2, 7);
+
+/// All methods in all configurations, for each number of workers.
+static METHODS: LazyLock<Vec<Configurations>> =
+    LazyLock::new(|| (WORKERS.0..WORKERS.1).map(configurations::every).collect());
+
 /// One message of a step is replaced: the step ends or a worker refuses, and after `abort` all is as before.
 ///
 /// The parameters choose method, sizes, how many good steps come before, message, and how the remaining bytes replace it.
-pub fn message(data: &[u8]) {
+pub fn message(data: &[u8]) -> Outcome {
     let Some((parameters, bytes)) = data.split_first_chunk::<PARAMETERS>() else {
-        return;
+        return NOTHING;
     };
     let [
         size,
@@ -26,10 +39,12 @@ pub fn message(data: &[u8]) {
         manner,
         at,
     ] = *parameters;
-    let workers = 2 + u32::from(size) % 5;
+    let more = u32::from(size) % (WORKERS.1 - WORKERS.0);
+    let workers = WORKERS.0 + more;
     let (len, k) = (usize::from(len) % 90, usize::from(k) % 100);
-    let all = configurations::every(workers);
-    let algorithm = &all[usize::from(u16::from_le_bytes([config, config_high])) % all.len()];
+    let all = &METHODS[more as usize];
+    let config = usize::from(u16::from_le_bytes([config, config_high])) % all.len();
+    let algorithm = &all[config];
     let mut trial = Trial::new(&**algorithm, workers, len);
     let step = u64::from(clean) % 4;
     let gradients = after_clean_steps(&mut trial, k, step);
@@ -39,11 +54,16 @@ pub fn message(data: &[u8]) {
     let replaced = replace(&sent.bytes, manner, at, bytes);
     trial.strike(sent, Fault::Replace(replaced));
     // Either is well: the bytes may happen to be valid.
-    let _ = trial.cluster.step(&gradients, k, step);
+    let result = trial.cluster.step(&gradients, k, step);
+    let outcome = match &result {
+        Ok(_) => crate::outcome((config, sent.round)),
+        Err(error) => crate::outcome((config, sent.round, crate::words(&error.to_string()))),
+    };
     trial.cluster.abort();
     assert!(before == trial.kept(), "{}: left a trace", trial.context);
     trial.heal();
     trial.step(&gradients, k, step);
+    outcome
 }
 
 /// Runs `steps` good steps: some methods take another way once they have a threshold, regions or a length from the steps

@@ -34,6 +34,14 @@ pub(super) struct Ranks {
     pub(super) on_this_host: u32,
 }
 
+/// Can these arguments be met, as far as that is known without a file?
+pub(crate) fn check(args: &Args) -> anyhow::Result<()> {
+    match &args.gradients {
+        Some(_) => Ok(()),
+        None => Plan::new(args, None).map(drop),
+    }
+}
+
 impl Plan {
     /// A plan for threads, or for the ranks of an MPI job.
     pub(super) fn new(args: &Args, ranks: Option<Ranks>) -> anyhow::Result<Self> {

@@ -40,7 +40,11 @@ fn load(path: &Path) -> Result<Recorded, String> {
         ));
     }
     let bytes = fs::read(path).map_err(|error| error.to_string())?;
-    let recorded = parse(&bytes)?;
+    usable(parse(&bytes)?)
+}
+
+/// Refuses what no worker can use.
+fn usable(recorded: Recorded) -> Result<Recorded, String> {
     let finite = |sample: &Vec<f32>| sample.iter().all(|value| value.is_finite());
     if let Some(bad) = recorded.samples.iter().position(|sample| !finite(sample)) {
         return Err(format!("sample {bad} holds NaN or an infinity"));
@@ -207,29 +211,75 @@ fn each<const N: usize>(data: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f3
     values.iter().map(|bytes| convert(*bytes)).collect()
 }
 
+/// Any bytes as a .npy file.
+pub(crate) fn any_npy(bytes: &[u8]) -> Result<(), String> {
+    npy(bytes).and_then(usable).map(|recorded| hold(&recorded))
+}
+
+/// Any bytes as a .safetensors file.
+pub(crate) fn any_safetensors(bytes: &[u8]) -> Result<(), String> {
+    safetensors(bytes)
+        .and_then(usable)
+        .map(|recorded| hold(&recorded))
+}
+
+/// What the bench relies on.
+fn hold(recorded: &Recorded) {
+    let len = recorded.layout.len() as usize;
+    assert!(len > 0 && !recorded.samples.is_empty());
+    assert!(recorded.samples.iter().all(|sample| sample.len() == len));
+}
+
+/// Files of all types and shapes that are read.
+pub(crate) fn npy_examples() -> Vec<Vec<u8>> {
+    vec![
+        npy_file(&[2, 3], vec![1f32; 6]),
+        npy_file(&[4], vec![-0.5f64; 4]),
+        npy_file(&[1, 5], vec![f16::ONE; 5]),
+        npy_file(&[2], vec![7i32; 2]),
+        npy_file(&[1, 2, 3], vec![1f32; 6]),
+    ]
+}
+
+/// Layers, and numbered samples.
+pub(crate) fn safetensors_examples() -> Vec<Vec<u8>> {
+    let zeros = [0; 16];
+    let layers: &[(&str, Dtype, &[usize], &[u8])] = &[
+        ("a", Dtype::F32, &[2, 2], &zeros),
+        ("b", Dtype::BF16, &[3], &zeros[..6]),
+        ("c", Dtype::F64, &[], &zeros[..8]),
+    ];
+    let samples: &[(&str, Dtype, &[usize], &[u8])] = &[
+        ("gradient.0", Dtype::F16, &[4], &zeros[..8]),
+        ("gradient.1", Dtype::F32, &[4], &zeros),
+    ];
+    vec![safetensors_file(layers), safetensors_file(samples)]
+}
+
+fn npy_file<T: npyz::AutoSerialize>(shape: &[u64], values: Vec<T>) -> Vec<u8> {
+    use npyz::WriterBuilder;
+    let mut bytes = Vec::new();
+    let options = npyz::WriteOptions::new().default_dtype().shape(shape);
+    let writer = options.writer(&mut bytes).begin_nd();
+    let written = writer.and_then(|mut writer| {
+        writer.extend(values)?;
+        writer.finish()
+    });
+    written.expect("memory takes it");
+    bytes
+}
+
+fn safetensors_file(tensors: &[(&str, Dtype, &[usize], &[u8])]) -> Vec<u8> {
+    let views = tensors.iter().map(|(name, dtype, shape, data)| {
+        let view = TensorView::new(*dtype, shape.to_vec(), data);
+        (*name, view.expect("as many bytes as the shape needs"))
+    });
+    safetensors::serialize(views, None).expect("valid tensors")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use npyz::WriterBuilder;
-
-    fn npy_file<T: npyz::AutoSerialize>(shape: &[u64], values: Vec<T>) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let options = npyz::WriteOptions::new().default_dtype().shape(shape);
-        let mut writer = options.writer(&mut bytes).begin_nd().unwrap();
-        writer.extend(values).unwrap();
-        writer.finish().unwrap();
-        bytes
-    }
-
-    fn safetensors_file(tensors: &[(&str, Dtype, &[usize], &[u8])]) -> Vec<u8> {
-        let views = tensors.iter().map(|(name, dtype, shape, data)| {
-            (
-                *name,
-                TensorView::new(*dtype, shape.to_vec(), data).unwrap(),
-            )
-        });
-        safetensors::serialize(views, None).unwrap()
-    }
 
     #[test]
     fn a_header_of_nested_brackets_is_refused_at_once() {

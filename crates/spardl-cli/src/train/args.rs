@@ -103,9 +103,15 @@ impl TrainArgs {
 
     /// The effective configuration: flags, then the file of --config, then what suits the network and its data.
     pub(crate) fn resolve(&self) -> anyhow::Result<Config> {
+        let file = self.config.as_deref().map(file::read).transpose()?;
+        self.resolve_over(file)
+    }
+
+    /// [`TrainArgs::resolve`] with the options of a file, if there is one.
+    pub(super) fn resolve_over(&self, file: Option<Table>) -> anyhow::Result<Config> {
         let mut table = Table::new();
-        if let Some(path) = &self.config {
-            table = file::read(path)?;
+        if let Some(options) = file {
+            table = options;
             if self.gives("lr-schedule") {
                 // A saved file has the numbers of its own schedule: they would hide those of the one asked for.
                 for number in ["lr-steps", "lr-warmup-epochs", "lr-warmup-from"] {

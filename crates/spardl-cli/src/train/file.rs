@@ -15,10 +15,15 @@ const MAX_BYTES: u64 = 1 << 20;
 /// The options of a file.
 pub(super) fn read(path: &Path) -> anyhow::Result<toml::Table> {
     let text = text(path).map_err(|error| in_file(path, &error))?;
-    let mut file: toml::Table = toml::from_str(&text).map_err(|error| in_file(path, &error))?;
-    as_published(&mut file).map_err(|word| in_file(path, &word))?;
+    parse(&text).map_err(|error| in_file(path, &error))
+}
+
+/// The options of a text; the complaint is one line.
+pub(super) fn parse(text: &str) -> Result<toml::Table, String> {
+    let mut file: toml::Table = toml::from_str(text).map_err(|error| one_line(&error))?;
+    as_published(&mut file)?;
     // Checked alone first, so that a complaint is about the file.
-    Config::deserialize(file.clone()).map_err(|error| in_file(path, &error))?;
+    Config::deserialize(file.clone()).map_err(|error| one_line(&error))?;
     Ok(file)
 }
 

@@ -8,6 +8,7 @@ mod config;
 mod defaults;
 mod existing_checkpoints;
 mod file;
+pub(crate) mod fuzz;
 mod link;
 mod report;
 mod stop;

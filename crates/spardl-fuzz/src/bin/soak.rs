@@ -1,14 +1,29 @@
-//! `cargo run --release -p spardl-fuzz --bin soak -- SECONDS [SEED]`: all targets on all cores, with counts.
+//! `cargo run --release -p spardl-fuzz --features train --bin soak -- SECONDS [SEED]`: all targets on all cores, with counts.
 
 #![forbid(unsafe_code)]
 
 use std::env;
+use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use spardl_fuzz::soak;
+
+const MIB: u64 = 1 << 20;
+
+/// The most address space this process ever had: what was allocated and never touched counts, too. 0 where the system does not say.
+fn peak() -> io::Result<u64> {
+    let status = match fs::read_to_string("/proc/self/status") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        status => status?,
+    };
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:"));
+    let digits = line.and_then(|line| line.trim().strip_suffix("kB"));
+    let kib = digits.and_then(|digits| digits.trim().parse::<u64>().ok());
+    Ok(kib.unwrap_or(0) * 1024)
+}
 
 fn main() -> io::Result<ExitCode> {
     let mut numbers = env::args().skip(1).map(|word| word.parse::<u64>());
@@ -25,16 +40,21 @@ fn main() -> io::Result<ExitCode> {
     let mut out = io::stdout();
     match soak::run(Duration::from_secs(seconds), threads, seed) {
         Ok(counts) => {
-            for (target, count) in &counts {
-                writeln!(out, "{target:16} {count:>14}")?;
+            writeln!(out, "{:16} {:>14} {:>9}", "target", "inputs", "outcomes")?;
+            for count in &counts {
+                let (inputs, outcomes) = (count.inputs, count.outcomes);
+                writeln!(out, "{:16} {inputs:>14} {outcomes:>9}", count.target)?;
             }
-            let all: u64 = counts.iter().map(|(_, count)| count).sum();
+            let all: u64 = counts.iter().map(|count| count.inputs).sum();
             writeln!(out, "{:16} {all:>14}", "all")?;
+            let (peak, bound) = (peak()?, MIB * (512 + 256 * threads as u64));
+            let (peak_mib, bound_mib) = (peak / MIB, bound / MIB);
             writeln!(
                 out,
-                "{seconds} s on {threads} threads, seed {seed}: no panic, no hang"
+                "{seconds} s on {threads} threads, seed {seed}: no panic, no hang, {peak_mib} MiB of address space \
+                 (bound {bound_mib})"
             )?;
-            Ok(ExitCode::SUCCESS)
+            Ok(ExitCode::from(u8::from(peak > bound)))
         }
         Err(failure) => {
             writeln!(out, "{} panicked on {}", failure.target, failure.input)?;

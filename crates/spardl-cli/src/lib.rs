@@ -2,6 +2,8 @@
 //!
 //! Results go to stdout, messages to stderr. Exit codes: 0 success, 1 a run that failed, 2 a request that cannot be met, 130
 //! a run that a signal stopped.
+//!
+//! It is a library so that the fuzz crate reaches what reads files and arguments: [`fuzz`].
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +13,7 @@ mod bench;
 mod docs;
 mod doctor;
 mod explain;
+pub mod fuzz;
 mod job;
 mod launch;
 mod list;
@@ -27,11 +30,6 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use spardl_kernels::Level;
-
-/// Messages and the tensors of a network are allocated anew in every step. The C library returns such memory to the system and
-/// gets it back page by page: a third of the time of a training run, and 0.04 of the plain loop in a bench.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What a newcomer tries; a build without training has no `train`.
 const START: &str = if cfg!(feature = "train") {
@@ -100,7 +98,8 @@ enum Command {
     Docs(docs::Args),
 }
 
-fn main() -> ExitCode {
+/// Does what the arguments of this process ask for.
+pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Help and version are answers; everything else is a complaint and fits on one line like all others.
