@@ -106,7 +106,7 @@ impl Memory {
             data,
             len,
             dtype,
-            read_only: flags & READ_ONLY != 0,
+            read_only: flags & READ_ONLY != 0 || is_of_jax(array)?,
             _capsule: capsule.unbind(),
         })
     }
@@ -197,6 +197,13 @@ fn lend<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
         other => other,
     }?;
     Ok(capsule.cast_into::<PyCapsule>()?)
+}
+
+/// Arrays of JAX are immutable, but their capsules do not say so.
+fn is_of_jax(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let module = array.get_type().module()?.to_string();
+    let package = module.split('.').next();
+    Ok(matches!(package, Some("jax" | "jaxlib")))
 }
 
 fn describe(tensor: &Tensor) -> PyResult<(usize, Dtype, *mut c_void)> {

@@ -63,11 +63,12 @@ def allreduce(
     *,
     workers: Sequence[Worker] | None = None,
     op: str = "mean",
+    out: Sequence[DLPack | Sequence[DLPack]] | None = None,
     **options: Any,
 ) -> str:
     """Replaces the gradient of every worker of this process by the update, for learning and for tests.
 
-    Without ``workers`` they are made for this call and their residuals forgotten; ``options`` are those of :class:`Worker`.
+    With ``out`` the updates go there and the gradients stay, as arrays of JAX must, which nobody may change. Without ``workers`` they are made for this call and their residuals forgotten; ``options`` are those of :class:`Worker`.
     Returns the outcome. A skipped step leaves the gradients as they were.
     """
     if op not in ("mean", "sum"):
@@ -80,6 +81,8 @@ def allreduce(
         ]
     if [worker.rank for worker in workers] != list(range(size)):
         raise ConfigError(f"expected the workers of ranks 0 to {size - 1} in order")
+    if out is not None and len(out) != size:
+        raise ConfigError(f"out has {len(out)} arrays, expected {size}: one per worker")
     try:
         _exchange(workers, gradients)
     except BaseException:
@@ -88,9 +91,9 @@ def allreduce(
         raise
     outcome = workers[0].outcome
     assert outcome is not None
-    for worker, gradient in zip(workers, gradients):
+    for worker, place in zip(workers, gradients if out is None else out):
         if outcome == "updated":
-            worker.write(gradient, scale=1.0 if op == "sum" else None)
+            worker.write(place, scale=1.0 if op == "sum" else None)
             worker.commit()
         else:
             worker.abort()
