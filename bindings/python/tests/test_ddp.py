@@ -268,3 +268,26 @@ def test_the_banner_and_the_report_say_what_runs() -> None:
     assert silence == ""
     assert 0 < numbers["bytes_sent"] < numbers["dense_bytes"] and numbers["rounds"] > 0
     assert numbers["residual_norm"] > 0 and numbers["speedup_over_dense"] > 0 and numbers["step"] == 5
+
+
+class Timed:
+    """A worker that cost nothing."""
+
+    def stats(self) -> dict[str, int]:
+        return {"bytes_sent": 1, "rounds": 1, "nnz": 1, "rescans": 0}
+
+
+@pytest.mark.parametrize(("sparse", "said"), [(0.020, 1), (0.005, 0)])
+def test_dense_that_would_be_faster_is_said_once_with_the_numbers(sparse: float, said: int) -> None:
+    from spardl.torch._engine import Job
+    from spardl.torch._report import Report
+
+    report, words = Report(), []
+    for step in range(60):
+        worker: Any = Timed()
+        job = Job("bucket 0", worker, [], step, 0.01, 1.0, 1.0, done=lambda job: None)
+        job.ended = 0.010 if step < 10 else sparse
+        words.append(report.note([job], elements=100, dense=step < 10, size=2, hook_seconds=0.0))
+    heard = [word for word in words if word is not None]
+    assert len(heard) == said and all("10.0 ms a step against 20.0 ms" in word for word in heard)
+    assert report.numbers()["speedup_over_dense"] == pytest.approx(0.010 / sparse)

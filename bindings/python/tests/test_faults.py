@@ -43,7 +43,7 @@ def test_a_killed_rank_ends_the_others_within_the_timeout() -> None:
 
 def injected(rank: int, size: int) -> list[str]:
     ddp = DDP(network())
-    state = spardl.torch.register(ddp, density=0.05, dense_steps=0, timeout=30, banner=False)
+    state = spardl.torch.register(ddp, density=0.05, dense_steps=0, timeout=300, banner=False)
     optimiser = torch.optim.SGD(ddp.parameters(), lr=0.1)
     train(ddp, rank, range(2), optimiser)
     if rank == 1:
