@@ -22,16 +22,17 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import spardl.torch
-from tasks import TASKS, Row, Task
+from tasks import TASKS, Row, Task, all_reduced
 
 
 def train(task: Task, row: Row, seed: int, data: dict[str, torch.Tensor]) -> dict[str, Any]:
     """One run on this rank; the numbers are those of rank 0 and of the whole test set."""
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(seed)
-    # One bucket: over gloo torch's powerSGD hook does not come to an end with several.
+    # One bucket: with several, ranks start the all-reduces of torch's powerSGD hook in different orders, and wait for ever.
     ddp = DDP(task.model(), forward_sync_buffers=False, bucket_cap_mb=1000)
     steps = task.steps_per_epoch(data, size)
+    elements = sum(parameter.numel() for parameter in ddp.parameters())
     optimiser = task.optimiser(ddp.parameters(), row)
     state = row.register(ddp, optimiser, round(task.dense_epochs * steps))
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, [epoch * steps for epoch in task.lr_epochs], 0.1)
@@ -51,17 +52,16 @@ def train(task: Task, row: Row, seed: int, data: dict[str, torch.Tensor]) -> dic
             losses.append(loss.detach())
         average(ddp)
         ddp.eval()
-        epochs.append({"loss": mean(torch.stack(losses).mean())})
-        if epoch in task.tested:
+        epochs.append({"loss": mean(torch.stack(losses).mean()), "step": (epoch + 1) * steps})
+        epochs[-1]["bytes_sent"] = row.bytes_sent(state, elements, (epoch + 1) * steps)
+        if task.tested(epoch):
             epochs[-1] |= task.test(ddp.module, data, rank, size)
         if rank == 0:
             print(f"{task.name}, {row.name}, seed {seed}, epoch {epoch + 1}: {epochs[-1]}", flush=True)
-    result = {"epochs": epochs, **epochs[-1], "steps": steps * task.epochs, "seconds": time.perf_counter() - began}
     if isinstance(state, spardl.torch.State):
-        report = state.report()
-        result |= {"bytes_sent": report["bytes_sent_total"], "dense_bytes": report["dense_bytes_total"]}
         state.close()
-    return result
+    spent = {"seconds": time.perf_counter() - began, "dense_bytes": all_reduced(steps * task.epochs * elements)}
+    return {"epochs": epochs, **epochs[-1], **spent}
 
 
 def mean(number: torch.Tensor) -> float:
@@ -111,7 +111,7 @@ def summary(task: Task, results: dict[tuple[str, int], dict[str, Any]]) -> str:
         paired = [results[row.name, seed][task.metric] - results[base, seed][task.metric] for seed in seeds if (base, seed) in results]
         error = statistics.stdev(paired) / math.sqrt(len(paired)) if len(paired) > 1 else float("nan")
         difference = f"{statistics.mean(paired):+.2f} ± {error:.2f}" if paired and row.name != base else ""
-        share = 100 * mine[0]["bytes_sent"] / mine[0]["dense_bytes"] if "bytes_sent" in mine[0] else 100.0
+        share = 100 * mine[0]["bytes_sent"] / mine[0]["dense_bytes"]
         each = ", ".join(f"{seed}: {value:.2f}" for seed, value in zip(seeds, values))
         loss = statistics.mean(one["loss"] for one in mine)
         lines.append(f"| {row.name} | {statistics.mean(values):.2f} | {each} | {difference} | {loss:.4f} | {share:.2f} |")

@@ -43,7 +43,7 @@ class Weights(nn.Module):
 
 def models(rank: int) -> dict[str, tuple[DDP, spardl.torch.State | None]]:
     made: dict[str, tuple[DDP, spardl.torch.State | None]] = {"dense gloo": (DDP(Weights(rank), **VIEW), None)}
-    # One bucket: with several, torch's hook did not come to an end over gloo.
+    # One bucket: with several, ranks start the all-reduces of torch's hook in different orders, and wait for ever.
     power = DDP(Weights(rank), bucket_cap_mb=1000, **VIEW)
     low_rank = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
     power.register_comm_hook(low_rank, powerSGD_hook.powerSGD_hook)

@@ -1,9 +1,6 @@
 """What is trained in the experiments: data, networks, and the rows that are compared."""
 
-import gzip
-import lzma
 import pathlib
-import tarfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +13,8 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import spardl.torch
-
-Data = dict[str, torch.Tensor]
+from networks import CONTEXT, Transformer, resnet20, small_cnn
+from samples import Data, cifar10, cifar10_larger, mnist, shakespeare
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,21 @@ class Row:
             spardl.torch.hand_over(optimiser, sparse)
         return sparse
 
+    def bytes_sent(self, state: Any, elements: int, steps: int) -> float:
+        """By a rank so far; computed for dense and powerSGD, as all-reduces that are optimal in bytes."""
+        if isinstance(state, spardl.torch.State):
+            return state.report()["bytes_sent_total"]
+        if isinstance(state, powerSGD_hook.PowerSGDState):
+            dense = min(steps, state.start_powerSGD_iter) * elements
+            return all_reduced(dense + state.total_numel_after_compression)
+        return all_reduced(steps * elements)
+
+
+def all_reduced(elements: int) -> float:
+    """The bytes that a rank sends for them."""
+    size = dist.get_world_size()
+    return 2 * (size - 1) / size * 4 * elements
+
 
 @dataclass(frozen=True)
 class Task:
@@ -62,10 +74,12 @@ class Task:
     """Where the rate falls to a tenth."""
     metric: str = "accuracy"
 
-    @property
-    def tested(self) -> range:
-        """The epochs after which the test set is used: the last."""
-        return range(self.epochs - 1, self.epochs)
+    test_every: int = 1000
+    """After how many epochs the test set is used, besides the last."""
+
+    def tested(self, epoch: int) -> bool:
+        """Is the test set used after this epoch?"""
+        return (epoch + 1) % self.test_every == 0 or epoch + 1 == self.epochs
 
     def optimiser(self, parameters: Iterable[nn.Parameter], row: Row) -> torch.optim.Optimizer:
         """SGD with momentum, as published for such networks."""
@@ -115,74 +129,6 @@ class Cifar(Task):
             return super().test(model, data, rank, size)
 
 
-class Block(nn.Module):
-    """Two convolutions and a shortcut without parameters."""
-
-    def __init__(self, before: int, after: int) -> None:
-        super().__init__()
-        self.stride = 1 if before == after else 2
-        self.first = nn.Conv2d(before, after, 3, self.stride, 1, bias=False)
-        self.second = nn.Conv2d(after, after, 3, 1, 1, bias=False)
-        self.norms = nn.ModuleList([nn.BatchNorm2d(after), nn.BatchNorm2d(after)])
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        hidden = self.norms[0](self.first(inputs)).relu()
-        hidden = self.norms[1](self.second(hidden))
-        short = inputs[:, :, :: self.stride, :: self.stride]
-        short = nn.functional.pad(short, (0, 0, 0, 0, 0, hidden.shape[1] - short.shape[1]))
-        return (hidden + short).relu()
-
-
-def resnet20() -> nn.Module:
-    stages = [Block(*sides) for sides in [(16, 16)] * 3 + [(16, 32)] + [(32, 32)] * 2 + [(32, 64)] + [(64, 64)] * 2]
-    first = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
-    model = nn.Sequential(*first, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-    for layer in model.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight, mode="fan_out")
-    return model
-
-
-def cifar10(directory: pathlib.Path) -> Data:
-    """The first 10,000 images, the test set whole; the official archive or its files."""
-
-    def rows(data: bytes) -> tuple[torch.Tensor, torch.Tensor]:
-        table = torch.frombuffer(bytearray(data), dtype=torch.uint8).reshape(-1, 3073)
-        images = table[:, 1:].reshape(-1, 3, 32, 32).float() / 255
-        middle, spread = torch.tensor([0.4914, 0.4822, 0.4465]), torch.tensor([0.247, 0.2435, 0.2616])
-        return (images - middle[:, None, None]) / spread[:, None, None], table[:, 0].long()
-
-    with lzma.open(directory / "cifar10" / "cifar-10-binary.tar.xz") as packed, tarfile.open(fileobj=packed) as archive:
-        files = {pathlib.Path(one.name).name: archive.extractfile(one) for one in archive if one.name.endswith("batch_1.bin") or one.name.endswith("test_batch.bin")}
-        images, labels = rows(files["data_batch_1.bin"].read())
-        test_images, test_labels = rows(files["test_batch.bin"].read())
-    return {"images": images, "labels": labels, "test_images": test_images, "test_labels": test_labels}
-
-
-def mnist(directory: pathlib.Path) -> Data:
-    """The official files."""
-
-    def values(name: str, header: int) -> torch.Tensor:
-        with gzip.open(directory / "mnist" / name) as file:
-            return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
-
-    data = {}
-    for prefix, kind in (("", "train"), ("test_", "t10k")):
-        data[f"{prefix}images"] = values(f"{kind}-images-idx3-ubyte.gz", 16).reshape(-1, 1, 28, 28).float() / 255
-        data[f"{prefix}labels"] = values(f"{kind}-labels-idx1-ubyte.gz", 8).long()
-    return data
-
-
-def small_cnn() -> nn.Module:
-    """About 100,000 parameters."""
-    first = [nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*first, nn.Flatten(), nn.Linear(512, 160), nn.ReLU(), nn.Linear(160, 10))
-
-
-CONTEXT = 64
-SYMBOLS = 65
-
-
 class Text(Task):
     """Windows of a text, drawn at random; the held-out tenth is scored on the same windows every time."""
 
@@ -216,30 +162,6 @@ def _score(model: nn.Module, text: torch.Tensor, starts: torch.Tensor) -> torch.
     return cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
 
 
-class Transformer(nn.Module):
-    """Embeddings, two encoder layers with a causal mask, a head."""
-
-    def __init__(self, width: int = 128) -> None:
-        super().__init__()
-        self.tokens, self.places = nn.Embedding(SYMBOLS, width), nn.Embedding(CONTEXT, width)
-        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
-        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = nn.Linear(width, SYMBOLS)
-        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False)
-
-    def forward(self, text: torch.Tensor) -> torch.Tensor:
-        hidden = self.tokens(text) + self.places.weight
-        return self.head(self.layers(hidden, mask=self.mask, is_causal=True))
-
-
-def shakespeare(directory: pathlib.Path) -> Data:
-    """A million characters; the last tenth is held out."""
-    text = (directory / "text" / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
-    symbols = {symbol: number for number, symbol in enumerate(sorted(set(text)))}
-    data = torch.tensor([symbols[symbol] for symbol in text])
-    return {"text": data[: -len(data) // 10], "held_out": data[-len(data) // 10 :]}
-
-
 def at(density: float, **config: Any) -> dict[str, Any]:
     return {"density": density, **config}
 
@@ -254,6 +176,9 @@ TASKS = {
             Row("spardl", at(0.01, dense_below=0)),
             Row("hand-over (rule A)", at(0.01, dense_below=0), hand_over=True),
             Row("hand-over (rule B)", at(0.01, dense_below=0, **RULE_B), hand_over=True),
+            Row("spardl 0.1 %", at(0.001, dense_below=0)),
+            Row("hand-over (rule A) 0.1 %", at(0.001, dense_below=0), hand_over=True),
+            Row("hand-over (rule B) 0.1 %", at(0.001, dense_below=0, **RULE_B), hand_over=True),
             Row("powerSGD rank 4", power_rank=4),
         ),
         load=cifar10,
@@ -262,6 +187,23 @@ TASKS = {
         batch=16,
         lr=0.03,
         lr_epochs=(6,),
+    ),
+    "cifar10-longer": Cifar(
+        name="cifar10-longer",
+        rows=(
+            Row("dense"),
+            Row("hand-over (rule B) 1 %", at(0.01, dense_below=0, **RULE_B), hand_over=True),
+            Row("spardl 1 %", at(0.01, dense_below=0)),
+            Row("powerSGD rank 4", power_rank=4),
+            Row("spardl 10 %", at(0.1, dense_below=0)),
+        ),
+        load=cifar10_larger,
+        model=resnet20,
+        epochs=30,
+        batch=32,
+        lr=0.05,
+        lr_epochs=(18, 26),
+        test_every=3,
     ),
     "mnist": Task(
         name="mnist",
@@ -282,11 +224,11 @@ TASKS = {
         name="text",
         rows=(
             Row("dense"),
-            Row("spardl", at(0.01)),
-            Row("spardl 10 %", at(0.1)),
-            Row("hand-over (rule A)", at(0.01), hand_over=True),
-            Row("hand-over (rule B)", at(0.01, **RULE_B), hand_over=True),
+            Row("hand-over (rule A) 1 %", at(0.01), hand_over=True),
+            Row("spardl 1 %", at(0.01)),
             Row("powerSGD rank 4", power_rank=4),
+            Row("spardl 10 %", at(0.1)),
+            Row("hand-over (rule B) 1 %", at(0.01, **RULE_B), hand_over=True),
         ),
         load=shakespeare,
         model=Transformer,
@@ -294,5 +236,6 @@ TASKS = {
         batch=8,
         lr=1e-3,
         metric="held-out loss",
+        test_every=1,
     ),
 }

@@ -91,7 +91,8 @@ def test_experiments_run_are_tabled_and_drawn(tmp_path: pathlib.Path, monkeypatc
     task = experiments.TASKS["mnist"]
     table = experiments.summary(task, experiments.read(out, task))
     assert table.count("\n") == 3 and "| hand-over (rule B) |" in table
-    assert chart.draw("mnist", chart.curves("mnist", out)).count("<polyline") == 2
+    metric, rows = chart.curves("mnist", out)
+    assert chart.draw("mnist", metric, rows).count("<polyline") == 4 and rows["dense"][-1].megabytes > rows["hand-over (rule B)"][-1].megabytes
 
 
 def test_numpy_over_mpi() -> None:
