@@ -138,11 +138,15 @@ impl Memory {
     /// The elements as f32, to be changed in place.
     pub(crate) fn f32_mut(&mut self) -> PyResult<&mut [f32]> {
         self.check_writable()?;
-        match self.dtype {
-            // SAFETY: as in `values`; `&mut self` makes the access exclusive among ours.
-            Dtype::F32 => Ok(unsafe { slice_mut(self.data, self.len) }),
-            other => Err(refused(format!("an array of {other:?}"), "f32")),
-        }
+        let dtype = self.dtype;
+        self.as_f32_mut()
+            .ok_or_else(|| refused(format!("an array of {dtype:?}"), "f32"))
+    }
+
+    /// The elements, if they are f32; the caller has checked that they may be changed.
+    pub(crate) fn as_f32_mut(&mut self) -> Option<&mut [f32]> {
+        // SAFETY: as in `values`; `&mut self` makes the access exclusive among ours.
+        (self.dtype == Dtype::F32).then(|| unsafe { slice_mut(self.data, self.len) })
     }
 
     /// Refuses arrays that their owner does not let us change.

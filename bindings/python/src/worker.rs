@@ -473,6 +473,10 @@ fn write_scaled(update: &Update<'_>, scale: f32, arrays: &mut [Memory]) {
     for array in arrays {
         let range = start..start + array.len();
         start = range.end;
+        if let Some(out) = array.as_f32_mut() {
+            update.write_part(range.start, scale, out);
+            continue;
+        }
         match update {
             Update::Sparse(sparse) => {
                 let inside =

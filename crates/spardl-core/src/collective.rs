@@ -251,21 +251,35 @@ impl Update<'_> {
     /// # Panics
     /// When `out` does not have the bucket's length.
     pub fn write_scaled(&self, scale: f32, out: &mut [f32]) {
+        let len = match self {
+            Self::Sparse(sparse) => sparse.len() as usize,
+            Self::Dense(dense) => dense.len(),
+        };
+        assert_eq!(out.len(), len, "the output has the bucket's length");
+        self.write_part(0, scale, out);
+    }
+
+    /// Writes the elements from `start` on, times `scale`, over `out`, zeros included.
+    ///
+    /// # Panics
+    /// When the bucket ends before `out` does.
+    pub fn write_part(&self, start: usize, scale: f32, out: &mut [f32]) {
+        let range = start..start + out.len();
         match self {
             Self::Sparse(sparse) => {
-                assert_eq!(
-                    out.len(),
-                    sparse.len() as usize,
-                    "the output has the bucket's length"
+                let len = sparse.len() as usize;
+                assert!(range.end <= len, "the bucket has the elements asked for");
+                let before = |bound| sparse.indices().partition_point(|&i| (i as usize) < bound);
+                let entries = before(range.start)..before(range.end);
+                let (indices, values) = (
+                    &sparse.indices()[entries.clone()],
+                    &sparse.values()[entries],
                 );
-                out.fill(0.0);
-                for (index, value) in sparse.iter() {
-                    out[index as usize] = value * scale;
-                }
+                let level = spardl_kernels::Level::best();
+                spardl_kernels::expand(level, indices, values, scale, start as u32, out);
             }
             Self::Dense(dense) => {
-                assert_eq!(out.len(), dense.len(), "the output has the bucket's length");
-                for (out, value) in out.iter_mut().zip(*dense) {
+                for (out, value) in out.iter_mut().zip(&dense[range]) {
                     *out = value * scale;
                 }
             }

@@ -35,6 +35,7 @@ macro_rules! dispatch {
 
 pub mod elias_fano;
 mod entries;
+mod expand;
 pub mod few_bits;
 mod level;
 mod pages;
@@ -50,6 +51,7 @@ mod avx512;
 mod x86;
 
 pub use entries::Entries;
+pub use expand::expand;
 pub use level::Level;
 pub use pages::prefer_huge_pages;
 pub use source::{Scaled, Source};

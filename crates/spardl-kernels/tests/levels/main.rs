@@ -1,5 +1,6 @@
 //! Every level against the portable one, and the portable one against a naive oracle.
 
+mod expand;
 mod lists;
 mod sources;
 
