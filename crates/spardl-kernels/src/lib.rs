@@ -40,6 +40,7 @@ pub mod few_bits;
 mod level;
 mod pages;
 mod portable;
+mod product;
 mod source;
 mod window;
 
@@ -54,6 +55,7 @@ pub use entries::Entries;
 pub use expand::expand;
 pub use level::Level;
 pub use pages::prefer_huge_pages;
+pub use product::{Factor, add_product};
 pub use source::{Scaled, Source};
 pub use window::Window;
 
