@@ -124,12 +124,28 @@ impl Plan {
         let owned = settings.into_iter();
         let owned = owned.map(|(name, value)| (name.to_owned(), value));
         let methods = self.methods.iter();
-        let configurations = methods.filter_map(|(name, algorithm)| {
-            let line = algorithm.as_ref()?.describe();
-            Some((format!("configuration of {name}"), line))
+        let configurations = methods.flat_map(|(name, algorithm)| {
+            let line = algorithm.as_ref().map(|algorithm| algorithm.describe());
+            options(name, &line.unwrap_or_default())
         });
         owned.chain(configurations).collect()
     }
+}
+
+/// The options in a method's description, `NAME OPTION=VALUE ..`, each as METHOD.OPTION with its value.
+fn options(method: &str, description: &str) -> Settings {
+    let mut options = Settings::new();
+    for word in description.split_whitespace() {
+        match (word.split_once('='), options.last_mut()) {
+            (Some((option, value)), _) => {
+                options.push((format!("{method}.{option}"), value.to_owned()));
+            }
+            // A value of several words.
+            (None, Some((_, value))) => *value += &format!(" {word}"),
+            (None, None) => {}
+        }
+    }
+    options
 }
 
 /// The names of `--methods`, among them MPI's own sum where there is one.

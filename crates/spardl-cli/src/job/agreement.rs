@@ -115,17 +115,30 @@ fn odd_one_out(claims: &[Claim]) -> Option<Refusal> {
 }
 
 /// The settings that differ, by name: an option may be set on one side only.
+///
+/// METHOD.OPTION is left out where only one side has the method: the list of methods says that already.
 fn differences(odd: &Settings, usual: &Settings) -> Vec<String> {
-    let value = |settings: &Settings, name: &str| {
+    let find = |settings: &Settings, name: &str| {
         let found = settings.iter().find(|(other, _)| other == name);
-        found.map_or_else(|| "unset".to_owned(), |(_, value)| value.clone())
+        found.map(|(_, value)| value.clone())
+    };
+    let has_method = |settings: &Settings, name: &str| match name.split_once('.') {
+        Some((method, _)) => settings.iter().any(|(other, _)| {
+            let other = other.split_once('.');
+            other.is_some_and(|(other, _)| other == method)
+        }),
+        None => true,
     };
     let is_new = |name: &&String| odd.iter().all(|(other, _)| other != *name);
     let more = usual.iter().map(|(name, _)| name).filter(is_new);
     let names = odd.iter().map(|(name, _)| name).chain(more);
     let differs = names.filter_map(|name| {
-        let (odd, usual) = (value(odd, name), value(usual, name));
-        (odd != usual).then(|| format!("{name} {odd} (the others: {usual})"))
+        let values = [odd, usual].map(|side| find(side, name));
+        if values[0] == values[1] || !(has_method(odd, name) && has_method(usual, name)) {
+            return None;
+        }
+        let [odd, usual] = values.map(|value| value.unwrap_or_else(|| "unset".to_owned()));
+        Some(format!("{name} {odd} (the others: {usual})"))
     });
     differs.collect()
 }
@@ -191,6 +204,39 @@ mod tests {
         assert_eq!(
             says(&[plain, clipped.clone(), clipped]),
             refused(2, "rank 0: runs with clip unset (the others: 1.0)")
+        );
+    }
+
+    #[test]
+    fn options_are_named_where_both_sides_have_the_method() {
+        let bench = |methods: &str, options: &[(&str, &str)]| -> Claim {
+            Ok(settings(&[&[("methods", methods)], options].concat()))
+        };
+        let plain = bench("spardl", &[("spardl.teams", "1"), ("spardl.values", "f32")]);
+        let teams = bench("spardl", &[("spardl.teams", "2"), ("spardl.values", "f32")]);
+        assert_eq!(
+            says(&[plain.clone(), teams]),
+            refused(2, "rank 1: runs with spardl.teams 2 (the others: 1)")
+        );
+        let raw = bench(
+            "spardl",
+            &[
+                ("spardl.teams", "1"),
+                ("spardl.values", "f32"),
+                ("spardl.indices", "raw"),
+            ],
+        );
+        assert_eq!(
+            says(&[plain.clone(), raw]),
+            refused(
+                2,
+                "rank 1: runs with spardl.indices raw (the others: unset)"
+            )
+        );
+        let other = bench("gtopk", &[("gtopk.values", "f32")]);
+        assert_eq!(
+            says(&[plain, other]),
+            refused(2, "rank 1: runs with methods gtopk (the others: spardl)")
         );
     }
 
