@@ -5,7 +5,8 @@
 
 use std::time::Instant;
 
-use spardl_burn::{BuildError, DeviceChoice, build};
+use spardl_burn::{DeviceChoice, build};
+use spardl_nets::BuildError;
 use spardl_train::data::Task;
 use spardl_train::{Batch, Input};
 

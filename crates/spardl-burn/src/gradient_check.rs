@@ -4,6 +4,8 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use spardl_core::Layout;
+use spardl_nets::perceptron;
+use spardl_train::data::Task;
 use spardl_train::{Batch, IGNORE, Input, Model};
 
 use crate::DeviceChoice;
@@ -18,6 +20,36 @@ fn the_gradient_of_an_mlp_is_the_slope_of_the_loss() {
     let device = device();
     let network = Mlp::sized(12, 8, 3, &device);
     check(network, &[1, 3, 4], &images([1, 3, 4], 3, 5));
+}
+
+#[test]
+fn the_perceptron_without_an_engine_is_the_one_that_burn_computes() {
+    let (shape, classes) = ([1, 28, 28], 10);
+    let device = device();
+    let network = Mlp::new(shape, classes, &device);
+    let mut by_burn = Replica::new(network, 3, &device, &shape).unwrap();
+    let mut plain = perceptron(&Task::Images { shape, classes }, 3).unwrap();
+    assert_eq!(plain.layout(), by_burn.layout());
+    let batch = images(shape, 10, 16);
+    let results = [&mut plain as &mut dyn Model, &mut by_burn].map(|model| {
+        let mut values = vec![0.0; model.layout().len() as usize];
+        let mut gradient = values.clone();
+        model.parameters(&mut values);
+        let score = model.gradient(&batch, 0, &mut gradient);
+        (values, gradient, score.mean_loss())
+    });
+    let [
+        (values, gradient, loss),
+        (burn_values, burn_gradient, burn_loss),
+    ] = results;
+    assert_eq!(values, burn_values);
+    assert!((loss - burn_loss).abs() < 1e-6, "{loss} {burn_loss}");
+    let largest = gradient
+        .iter()
+        .fold(0.0f32, |most, slope| most.max(slope.abs()));
+    for (at, (one, other)) in gradient.iter().zip(&burn_gradient).enumerate() {
+        assert!((one - other).abs() < 1e-5 * largest, "{at}: {one} {other}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Networks for `spardl-train`, computed by burn.
 //!
-//! [`MODELS`] lists them, [`build`] makes one: a replica whose parameters are a function of the seed alone. Nothing comes from
+//! `spardl_nets::MODELS` lists them, [`build`] makes one: a replica whose parameters are a function of the seed alone. Nothing comes from
 //! a global random generator, so replicas that are built from one seed in several threads, processes or machines start with
 //! the same bits.
 //!
@@ -24,21 +24,16 @@
 
 mod device;
 mod dropout;
-mod error;
 mod flat;
 #[cfg(test)]
 mod gradient_check;
-mod init;
-mod loss;
 mod models;
 mod ops;
 mod pooled;
-mod recipe;
 mod registry;
 mod replica;
+mod start;
 
 pub use device::DeviceChoice;
-pub use error::BuildError;
 pub use pooled::Pooled;
-pub use recipe::Recipe;
-pub use registry::{Entry, MODELS, Wants, build, find, layout};
+pub use registry::{build, layout};

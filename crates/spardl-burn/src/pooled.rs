@@ -4,7 +4,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use spardl_core::Layout;
 use spardl_train::{Batch, Model, Score};
 
-use crate::BuildError;
+use spardl_nets::BuildError;
 
 /// A model that computes in a pool of its own: with one thread its sums have one order, whatever the machine does besides.
 pub struct Pooled {

@@ -6,8 +6,9 @@ use spardl_core::{ConfigError, Layout};
 use spardl_train::{Batch, IGNORE, Input, Model, Score};
 
 use crate::dropout::Noise;
-use crate::init::{Init, Site};
-use crate::{flat, init, loss};
+use crate::{flat, start};
+use spardl_nets::init::{self, Init, Site};
+use spardl_nets::loss;
 
 /// A network that burn can differentiate.
 pub(crate) trait Network: Module {
@@ -55,7 +56,7 @@ impl<N: Network> Replica<N> {
         // Before any memory is taken for the values.
         let layout = flat::layout(&network)?;
         Ok(Self {
-            network: init::start(network, seed, device, N::first),
+            network: start::start(network, seed, device, N::first),
             layout,
             device: device.clone(),
             shape: shape.to_vec(),

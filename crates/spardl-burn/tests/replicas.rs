@@ -1,6 +1,7 @@
 //! What holds for the replicas of every small network.
 
-use spardl_burn::{BuildError, DeviceChoice, MODELS, Wants, build, layout};
+use spardl_burn::{DeviceChoice, build, layout};
+use spardl_nets::{BuildError, MODELS, Wants};
 use spardl_train::data::Task;
 use spardl_train::{Batch, IGNORE, Input, Model, Score};
 

@@ -5,11 +5,6 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
-use spardl_burn::{MODELS, layout};
-use spardl_train::data::{Objective, Request, open};
-
-/// A small network has at most so many parameters: the others take minutes.
-const SMALL: u32 = 500_000;
 
 /// Trains and gives the summary and what was said.
 fn train(flags: &[&str]) -> (Value, String) {
@@ -35,10 +30,18 @@ fn against_guessing(summary: &Value, classes: usize) -> f64 {
     last["test_accuracy"].as_f64().expect("tested") * classes as f64
 }
 
+/// A small network has at most so many parameters: the others take minutes.
+#[cfg(feature = "networks")]
+const SMALL: u32 = 500_000;
+
+#[cfg(feature = "networks")]
 #[test]
 fn every_small_network_learns_with_what_it_has_by_default() {
+    use spardl_burn::layout;
+    use spardl_train::data::{Objective, Request, open};
+
     let mut seen = Vec::new();
-    for model in MODELS {
+    for model in spardl_nets::MODELS {
         let recipe = model.recipes[0];
         let request = Request {
             objective: match model.name.starts_with("bert") {
@@ -69,6 +72,8 @@ fn every_small_network_learns_with_what_it_has_by_default() {
 fn the_second_command_anyone_types_learns_too() {
     for flags in [
         &["--workers", "2", "--compression", "--max-epochs", "2"][..],
+        &["--method", "spardl", "--max-epochs", "2"],
+        #[cfg(feature = "networks")]
         &["--dnn", "lenet", "--method", "spardl", "--max-epochs", "2"],
     ] {
         let (summary, said) = train(flags);
@@ -89,4 +94,20 @@ fn a_network_that_learns_nothing_is_said_to() {
         "640",
     ]);
     assert!(said.contains("nothing was learnt in this epoch"), "{said}");
+}
+
+#[cfg(not(feature = "networks"))]
+#[test]
+fn a_network_that_is_not_in_this_build_is_refused_with_the_feature_that_has_it() {
+    for flags in [&["--dnn", "resnet20"][..], &["--dataset", "synthetic-text"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_spardl"))
+            .arg("train")
+            .args(flags)
+            .output()
+            .expect("the binary was built for this test");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("not in this build"), "{said}");
+        assert!(said.contains("--features networks"), "{said}");
+    }
 }

@@ -15,8 +15,8 @@ use burn::tensor::activation::{gelu, softmax};
 use burn::tensor::{Device, Int, Tensor};
 
 use crate::dropout::Noise;
-use crate::init::{self, Init, Site};
 use crate::replica::Network;
+use spardl_nets::init::{self, Init, Site};
 
 const DROPOUT: f64 = 0.1;
 

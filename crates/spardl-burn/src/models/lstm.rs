@@ -21,9 +21,9 @@ use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Int, Tensor};
 
 use crate::dropout::Noise;
-use crate::init::{self, Init, Site};
 use crate::ops::lstm::lstm;
 use crate::replica::Network;
+use spardl_nets::init::{self, Init, Site};
 
 /// The medium language model.
 const WORDS: usize = 650;

@@ -13,10 +13,10 @@ use burn::tensor::{Device, Tensor, s};
 
 use super::{conv, mean_pool};
 use crate::dropout::Noise;
-use crate::init::{self, Init, Site};
 use crate::ops::conv::conv as apply;
 use crate::ops::norm::{norm_add_relu, norm_relu};
 use crate::replica::Network;
+use spardl_nets::init::{self, Init, Site};
 
 /// A residual network for small images.
 #[derive(Module, Debug)]

@@ -15,10 +15,10 @@ use burn::tensor::{Device, Tensor};
 
 use super::{max_pool, mean_pool};
 use crate::dropout::Noise;
-use crate::init::{self, Init, Site};
 use crate::ops::conv::conv;
 use crate::ops::norm::norm_relu;
 use crate::replica::Network;
+use spardl_nets::init::{self, Init, Site};
 
 /// A deep stack of convolutions.
 #[derive(Module, Debug)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use spardl_algos::{Residual, Sag};
-use spardl_burn::Recipe;
 use spardl_core::Algorithm;
+use spardl_nets::Recipe;
 use spardl_train::Settings;
 use spardl_train::checkpoint::Checkpoints;
 use spardl_train::data::{Kept, Objective, Request};

@@ -1,6 +1,6 @@
 //! What was not asked for: numbers with which the network learns the data set.
 
-use spardl_burn::{Entry, MODELS, Recipe};
+use spardl_nets::{Entry, MODELS, Recipe};
 use toml::{Table, Value};
 
 use crate::output::bad_request;
@@ -16,7 +16,7 @@ const MOMENTUM: f64 = 0.9;
 pub(super) fn fill(table: &mut Table) -> anyhow::Result<Recipe> {
     let asked = |name: &str| table.get(name).and_then(Value::as_str);
     let model = match (asked("dnn"), asked("dataset")) {
-        (Some(name), _) => spardl_burn::find(name).map_err(bad_request)?,
+        (Some(name), _) => spardl_nets::find(name).map_err(bad_request)?,
         (None, dataset) => first_for(dataset),
     };
     let dataset = asked("dataset").unwrap_or(model.recipes[0].dataset);

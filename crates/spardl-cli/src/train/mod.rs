@@ -6,6 +6,7 @@ mod checks;
 mod compare;
 mod config;
 mod defaults;
+mod engine;
 mod existing_checkpoints;
 mod file;
 pub(crate) mod fuzz;
@@ -21,8 +22,8 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Context;
-use spardl_burn::MODELS;
 use spardl_drive::driver::DEFAULT_TIMEOUT;
+use spardl_nets::MODELS;
 use spardl_train::data::SETS;
 use spardl_train::record::Summary;
 
@@ -185,7 +186,11 @@ fn list() -> String {
         "networks (--dnn), with what they learn with unless something else is asked for\n",
     );
     for model in MODELS {
-        text += &format!("  {:width$}  {}\n", model.name, model.about);
+        let missing = match engine::is_built_in(model) {
+            true => "",
+            false => " [not in this build: --features networks]",
+        };
+        text += &format!("  {:width$}  {}{missing}\n", model.name, model.about);
         for recipe in model.recipes {
             text += &format!("  {:width$}    {}\n", "", defaults::describe(recipe));
         }

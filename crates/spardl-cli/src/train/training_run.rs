@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use anyhow::anyhow;
-use spardl_burn::{DeviceChoice, Pooled};
 use spardl_core::Algorithm;
 use spardl_drive::{Transport, run_workers};
 use spardl_train::record::{Summary, Unwatched, Watch};
 use spardl_train::{Data, Run, Settings, data, train_until};
 
 use super::advice::{FailedRun, explain, explain_data};
-use super::config::{Config, Device};
+use super::config::Config;
+use super::engine::Engine;
 use super::existing_checkpoints;
 use super::stop::on_signals;
 use crate::job::{Job, neighbours};
@@ -28,7 +28,7 @@ pub(crate) struct TrainingRun {
     settings: Settings,
     method: Arc<dyn Algorithm>,
     data: Data,
-    device: DeviceChoice,
+    engine: Engine,
     /// Set by a signal that asks the run to end.
     stop: Arc<AtomicBool>,
 }
@@ -38,9 +38,8 @@ impl TrainingRun {
     pub(crate) fn new(config: Config, resume: bool) -> anyhow::Result<Self> {
         let settings = config.settings(resume)?;
         // A large data set takes minutes to open: a name with a typo is refused before.
-        spardl_burn::find(&config.dnn).map_err(bad_request)?;
+        let engine = Engine::new(&config.dnn, config.device)?;
         let method = config.algorithm()?.into();
-        let device = device(config.device)?;
         existing_checkpoints::check(&config, resume)?;
         let data = data::open(&config.dataset, &config.request()).map_err(explain_data)?;
         Ok(Self {
@@ -48,7 +47,7 @@ impl TrainingRun {
             settings,
             method,
             data,
-            device,
+            engine,
             stop: on_signals()?,
         })
     }
@@ -59,7 +58,7 @@ impl TrainingRun {
             settings: config.settings(false)?,
             method: config.algorithm()?.into(),
             data: self.data.clone(),
-            device: self.device,
+            engine: self.engine,
             stop: Arc::clone(&self.stop),
             config,
         })
@@ -80,7 +79,7 @@ impl TrainingRun {
         mut job: Option<&mut Job>,
         watch: &mut (dyn Watch + Send),
     ) -> anyhow::Result<Summary> {
-        let layout = spardl_burn::layout(&self.config.dnn, &self.data.task).map_err(bad_request)?;
+        let layout = self.engine.layout(&self.config, &self.data.task)?;
         let here = match job.as_deref_mut() {
             Some(job) => neighbours(job)?,
             None => self.config.workers.unwrap_or(4),
@@ -143,37 +142,15 @@ impl TrainingRun {
         transport: T,
         watch: &mut dyn Watch,
     ) -> anyhow::Result<Summary> {
-        let Config { dnn, seed, .. } = &self.config;
-        let model = spardl_burn::build(dnn, &self.data.task, *seed, &self.device);
-        let model = model.map_err(bad_request)?;
-        let threads = self.config.threads_per_worker as usize;
-        let mut model = Pooled::new(model, threads)?;
+        let mut model = self.engine.model(&self.config, &self.data.task)?;
         let run = Run {
             settings: &self.settings,
             method: self.method.clone(),
             data: &self.data,
         };
         let stop = || self.stop.load(Relaxed);
-        train_until(&run, &mut model, transport, watch, &stop).map_err(explain)
+        train_until(&run, &mut *model, transport, watch, &stop).map_err(explain)
     }
-}
-
-/// What computes, where it is built in.
-fn device(device: Device) -> anyhow::Result<DeviceChoice> {
-    let name = match device {
-        Device::Flex => return Ok(DeviceChoice::Flex),
-        #[cfg(feature = "wgpu")]
-        Device::Wgpu => return Ok(DeviceChoice::Wgpu),
-        #[cfg(not(feature = "wgpu"))]
-        Device::Wgpu => "wgpu",
-        #[cfg(feature = "cuda")]
-        Device::Cuda => return Ok(DeviceChoice::Cuda),
-        #[cfg(not(feature = "cuda"))]
-        Device::Cuda => "cuda",
-    };
-    Err(bad_request(format!(
-        "this spardl was built without {name}: build it with 'cargo build --release -p spardl-cli --features {name}'"
-    )))
 }
 
 /// Refuses a run that needs more memory than there is, before it starts.

@@ -3,16 +3,25 @@
 //! The score needs the logits on the host anyway, and there one pass gives the loss, the first choice and the gradient; the
 //! engine's own operations would make half a dozen. The engine takes over from the gradient of the logits.
 
-use spardl_train::Score;
+use spardl_train::{IGNORE, Score};
 
 /// The score of some logits, one row per target, and optionally the gradient of the mean loss, written over the logits.
 ///
-/// The sums run in f64 and in order, so the result is a function of the logits.
-pub(crate) fn score(logits: &mut [f32], targets: &[u32], with_gradient: bool) -> Score {
+/// A target that is [`IGNORE`] does not count, and its row has no gradient. The sums run in f64 and in order, so the result
+/// is a function of the logits.
+///
+/// # Panics
+/// If a target is not below the number of classes.
+pub fn score(logits: &mut [f32], targets: &[u32], with_gradient: bool) -> Score {
     let classes = logits.len() / targets.len().max(1);
-    let scale = 1.0 / targets.len() as f32;
+    let counted = targets.iter().filter(|target| **target != IGNORE);
+    let scale = 1.0 / counted.count() as f32;
     let mut score = Score::default();
     for (row, &target) in logits.chunks_exact_mut(classes.max(1)).zip(targets) {
+        if target == IGNORE {
+            row.fill(0.0);
+            continue;
+        }
         let target = target as usize;
         assert!(target < classes, "target {target} is not below {classes}");
         let (mut best, mut top) = (0, f32::NEG_INFINITY);

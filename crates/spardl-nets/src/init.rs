@@ -1,19 +1,14 @@
 //! The first values of the parameters: a function of the seed, the name and the shape.
 //!
-//! burn would draw them lazily from a generator that all threads share; replicas that are built at the same time would then
-//! differ. Here every parameter has its own ChaCha stream, keyed by its name, and the logarithms and cosines come from a
-//! portable library, so that the bits are equal on every machine.
+//! Every parameter has its own ChaCha stream, keyed by its name, and the logarithms and cosines come from a portable
+//! library, so that the bits are equal in every thread and on every machine.
 
-use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Device, Tensor, TensorData};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::flat::{Path, learned};
-
 /// How a parameter begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Init {
+pub enum Init {
     /// All equal.
     Constant(f32),
     /// Uniform between minus and plus this bound.
@@ -24,23 +19,23 @@ pub(crate) enum Init {
 
 /// What is known about a parameter when it gets its first values.
 #[derive(Clone, Debug)]
-pub(crate) struct Site {
+pub struct Site {
     /// Its dotted name.
-    pub(crate) name: String,
+    pub name: String,
     /// Its shape.
-    pub(crate) shape: Vec<usize>,
+    pub shape: Vec<usize>,
     /// How many inputs an output of its layer has; a bias has that of the weight before it.
-    pub(crate) fan_in: usize,
+    pub fan_in: usize,
 }
 
 impl Site {
     /// Does the name end so?
-    pub(crate) fn is(&self, ending: &str) -> bool {
+    pub fn is(&self, ending: &str) -> bool {
         self.name.ends_with(ending)
     }
 
     /// How many outputs an input of a convolution's layer has.
-    pub(crate) fn fan_out(&self) -> usize {
+    pub fn fan_out(&self) -> usize {
         match self.shape[..] {
             [outputs, _, rows, columns] => outputs * rows * columns,
             [_, outputs] => outputs,
@@ -50,7 +45,7 @@ impl Site {
 }
 
 /// As PyTorch does by default: uniform within one over the square root of the inputs; normalisation layers begin as identity.
-pub(crate) fn usual(site: &Site) -> Init {
+pub fn usual(site: &Site) -> Init {
     if site.is("gamma") {
         Init::Constant(1.0)
     } else if site.is("beta") {
@@ -61,7 +56,7 @@ pub(crate) fn usual(site: &Site) -> Init {
 }
 
 /// He et al. for networks of convolutions and ReLU: normal, as wide as the outputs ask for; the rest as usual.
-pub(crate) fn kaiming(site: &Site) -> Init {
+pub fn kaiming(site: &Site) -> Init {
     if site.shape.len() == 4 {
         Init::Normal((2.0 / site.fan_out() as f64).sqrt())
     } else {
@@ -69,69 +64,11 @@ pub(crate) fn kaiming(site: &Site) -> Init {
     }
 }
 
-/// The module with first values from `seed` by `rule`, on `device`.
-pub(crate) fn start<M: Module>(
-    module: M,
-    seed: u64,
-    device: &Device,
-    rule: fn(&Site) -> Init,
-) -> M {
-    module.map(&mut Starter {
-        path: Path::default(),
-        fan_in: 1,
-        seed,
-        device,
-        rule,
-    })
-}
-
-struct Starter<'a> {
-    path: Path,
-    fan_in: usize,
-    seed: u64,
-    device: &'a Device,
-    rule: fn(&Site) -> Init,
-}
-
-impl ModuleMapper for Starter<'_> {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.enter(name);
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.exit();
-    }
-
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        if !learned(&param) {
-            return param;
-        }
-        let shape = param.lazy_shape().to_vec();
-        match shape[..] {
-            [_, inputs, rows, columns] => self.fan_in = inputs * rows * columns,
-            [inputs, _] => self.fan_in = inputs,
-            _ => {}
-        }
-        let site = Site {
-            name: self.path.dotted(),
-            shape,
-            fan_in: self.fan_in,
-        };
-        let values = draw(
-            (self.rule)(&site),
-            self.seed,
-            &site.name,
-            site.shape.iter().product(),
-        );
-        let tensor = Tensor::from_data(TensorData::new(values, site.shape), self.device);
-        // A new parameter rather than a mapped one: mapping would draw burn's own first values.
-        Param::initialized(param.id, tensor.require_grad())
-    }
-}
-
-fn draw(init: Init, seed: u64, name: &str, len: usize) -> Vec<f32> {
+/// The first values of the parameter at `site`, which begins as `init` says.
+pub fn draw(init: Init, seed: u64, site: &Site) -> Vec<f32> {
     let mut generator = ChaCha8Rng::seed_from_u64(seed);
-    generator.set_stream(hash(name));
+    generator.set_stream(hash(&site.name));
+    let len = site.shape.iter().product();
     match init {
         Init::Constant(value) => vec![value; len],
         Init::Uniform(bound) => (0..len)
@@ -170,9 +107,17 @@ fn hash(name: &str) -> u64 {
 mod tests {
     use super::*;
 
+    fn site(name: &str, len: usize) -> Site {
+        Site {
+            name: name.to_owned(),
+            shape: vec![len],
+            fan_in: 1,
+        }
+    }
+
     #[test]
     fn a_name_and_a_seed_give_one_stream() {
-        let draw_4 = |seed, name| draw(Init::Uniform(1.0), seed, name, 4);
+        let draw_4 = |seed, name| draw(Init::Uniform(1.0), seed, &site(name, 4));
         assert_eq!(draw_4(1, "conv.weight"), draw_4(1, "conv.weight"));
         assert_ne!(draw_4(1, "conv.weight"), draw_4(2, "conv.weight"));
         assert_ne!(draw_4(1, "conv.weight"), draw_4(1, "conv.bias"));
@@ -180,7 +125,7 @@ mod tests {
 
     #[test]
     fn normal_values_have_the_deviation_asked_for() {
-        let values = draw(Init::Normal(0.5), 3, "x", 100_001);
+        let values = draw(Init::Normal(0.5), 3, &site("x", 100_001));
         let mean = values.iter().map(|&v| f64::from(v)).sum::<f64>() / 100_001.0;
         let square = values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / 100_001.0;
         assert!(mean.abs() < 0.01, "{mean}");
