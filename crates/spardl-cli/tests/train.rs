@@ -566,6 +566,10 @@ fn a_file_for_out_and_odd_numbers_are_refused_before_anything_is_printed() {
     for (args, complaint) in [
         (["--out", path.as_str()], "name a directory"),
         (["--lr", "inf"], "finite number above zero"),
+        (
+            ["--deadline", "1e300"],
+            "--deadline 1e300 is not a number of seconds",
+        ),
         (["--density", "-0.1"], "from 0 to 1"),
     ] {
         let output = spardl(&small(&args));
