@@ -10,7 +10,7 @@ use spardl_train::record::{Summary, Unwatched, Watch};
 use spardl_train::{Data, Run, Settings, data, train_until};
 
 use super::advice::{FailedRun, explain, explain_data};
-use super::config::Config;
+use super::config::{Config, WORKERS};
 use super::engine::Engine;
 use super::existing_checkpoints;
 use super::stop::on_signals;
@@ -82,7 +82,7 @@ impl TrainingRun {
         let layout = self.engine.layout(&self.config, &self.data.task)?;
         let here = match job.as_deref_mut() {
             Some(job) => neighbours(job)?,
-            None => self.config.workers.unwrap_or(4),
+            None => self.config.workers.unwrap_or(WORKERS),
         };
         let optimiser = &self.settings.optimiser;
         let arrays = ARRAYS
@@ -100,7 +100,7 @@ impl TrainingRun {
     }
 
     fn train_threads(&self, watch: &mut (dyn Watch + Send)) -> anyhow::Result<Summary> {
-        let workers = self.config.workers.unwrap_or(4);
+        let workers = self.config.workers.unwrap_or(WORKERS);
         let watch = Mutex::new(Some(watch));
         let results = run_workers(workers, |transport| {
             let mine = match transport.world().rank().get() {
