@@ -8,7 +8,7 @@ use spardl_train::events::{EventsError, JsonLines, TensorBoard};
 use spardl_train::record::{EpochRecord, Start, StepRecord, Totals, Watch};
 
 use super::results::STEPS;
-use crate::screen::{items, stderr_width};
+use crate::screen::{items, stderr_width, wrapped};
 
 /// A bar on stderr while an epoch runs, a line after it; and the files in --out.
 pub(crate) struct Console {
@@ -141,7 +141,9 @@ impl Watch for Console {
     }
 
     fn note(&mut self, line: &str) {
-        self.say(&format!("{}  {line}", self.label));
+        let text = format!("{}  {line}", self.label);
+        let width = stderr_width().unwrap_or(usize::MAX);
+        self.say(&wrapped(&text, width).join("\n"));
     }
 }
 
@@ -241,7 +243,11 @@ fn parts(label: &str, record: &EpochRecord, epochs: u32) -> Vec<String> {
     let perplexity = record.test_perplexity;
     vec![
         label.to_owned(),
-        format!("epoch {:>3}/{epochs}", record.epoch),
+        format!(
+            "epoch {:>1$}/{epochs}",
+            record.epoch,
+            epochs.to_string().len()
+        ),
         format!(
             "loss {:.4} acc {:.2} %",
             record.train_loss,
@@ -315,7 +321,7 @@ mod tests {
             assert!(narrow.lines().count() <= 3, "{width}: {narrow}");
             let first = narrow.lines().next().unwrap_or_default();
             assert!(
-                first.contains("epoch   7/10") && first.contains("loss 0.5000"),
+                first.contains("epoch  7/10") && first.contains("loss 0.5000"),
                 "{narrow}"
             );
         }
