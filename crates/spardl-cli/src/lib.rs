@@ -21,12 +21,11 @@ mod memory;
 mod method;
 mod output;
 mod progress;
-mod screen;
 mod shell;
 mod simulate;
-mod stamp;
 #[cfg(feature = "train")]
 mod train;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -79,6 +78,8 @@ enum Command {
     Simulate(Box<simulate::Args>),
     /// Say in plain words what to use on a network, and from which bandwidth on dense is faster.
     Advise(advise::Args),
+    /// Measure network and machine, and say which method is fastest here: what --method auto uses.
+    Tune(Box<tune::Args>),
     /// Say what spardl finds here: launcher, MPI, ranks, hosts, cores, links; and what looks wrong.
     Doctor(doctor::Args),
     /// Answer one question about a method with a table: `spardl ablation list`.
@@ -128,6 +129,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Compare(args) => train::run_compare(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Advise(args) => advise::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Ablation(args) => ablation::run(&args),
         #[cfg(not(feature = "train"))]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "train")]
+use spardl::AUTO;
 use spardl_algos::{Options, Residual, Sag, registry};
 use spardl_core::{Algorithm, Codec, IndexCoding, ValueType};
 
@@ -111,7 +113,8 @@ impl MethodArgs {
 /// The name of a method whose values travel like that: NAME for f32, else NAME-TYPE.
 #[cfg(feature = "train")]
 pub(crate) fn full_name(name: &str, values: ValueType) -> String {
-    let typed = registry::find(name).is_ok_and(|(_, own)| own.is_some());
+    // What is chosen has a value type of its own.
+    let typed = name == AUTO || registry::find(name).is_ok_and(|(_, own)| own.is_some());
     if typed || values == ValueType::F32 {
         name.to_owned()
     } else {

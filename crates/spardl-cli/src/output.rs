@@ -88,6 +88,11 @@ pub(crate) fn say(line: &str) {
     write_line(line);
 }
 
+/// Writes a warning, one line, to stderr.
+pub(crate) fn warn(line: &str) {
+    write_line(&format!("spardl: {line}"));
+}
+
 /// One write, end of line included: stderr has no buffer, and the lines of ranks must not mix.
 fn write_line(line: &str) {
     // Nothing can be done when stderr is gone.

@@ -11,6 +11,7 @@
 //! | [`collective`] | the contract: rounds, inboxes, machines, collectives |
 //! | [`algorithm`] | a method's identity, cost, laws and layout |
 //! | [`density`] | how much of a gradient an update should have |
+//! | [`model`] | what a step takes: alpha, beta, gamma |
 //! | [`partition`] | blocks and quotas |
 //! | [`schedule`] | who talks to whom: pure integer functions |
 //! | [`phase`] | small machines to build methods from: all-gather, all-reduce, broadcast, all-to-all |
@@ -32,6 +33,7 @@ pub mod feedback;
 pub mod gradient;
 mod header;
 pub mod list;
+pub mod model;
 pub mod parallel;
 pub mod partition;
 pub mod phase;
@@ -53,6 +55,7 @@ pub use error::{ConfigError, DecodeError, HeaderField, ProtocolError};
 pub use feedback::{Feedback, Span};
 pub use gradient::{Gradient, Input};
 pub use header::{Fingerprint, HEADER_LEN};
+pub use model::{Gamma, Line, Model, Predicted};
 pub use parallel::{Parallel, Serial};
 pub use partition::Partition;
 pub use select::Selector;

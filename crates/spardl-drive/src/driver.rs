@@ -119,6 +119,11 @@ impl<T: Transport> Driver<T> {
         self
     }
 
+    /// How long a round may be in flight.
+    pub const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Lets the worker use these threads, for one bucket after the other.
     #[must_use]
     pub fn with_threads(mut self, threads: &Arc<dyn Parallel>) -> Self {

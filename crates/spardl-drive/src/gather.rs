@@ -34,12 +34,8 @@ pub fn gather<T: Transport + ?Sized>(
     mine: &[u8],
     limit: Duration,
 ) -> Result<Vec<Vec<u8>>, TransportError> {
-    let all = exchange(transport, mine, limit);
-    match all {
-        Ok(_) => transport.complete_step(),
-        Err(_) => transport.abandon(),
-    }
-    all
+    let all = gather_open(transport, mine, limit);
+    finish(transport, all)
 }
 
 /// Up to so many workers all hear from all at a barrier.
@@ -94,7 +90,20 @@ fn pass_together<T: Transport + ?Sized>(
     Ok(())
 }
 
-fn exchange<T: Transport + ?Sized>(
+/// Ends an exchange of its own: what was sent is done with, or the transport moves on.
+pub(crate) fn finish<T: Transport + ?Sized, R>(
+    transport: &mut T,
+    result: Result<R, TransportError>,
+) -> Result<R, TransportError> {
+    match result {
+        Ok(_) => transport.complete_step(),
+        Err(_) => transport.abandon(),
+    }
+    result
+}
+
+/// [`gather`] as a part of a longer exchange.
+pub(crate) fn gather_open<T: Transport + ?Sized>(
     transport: &mut T,
     mine: &[u8],
     limit: Duration,

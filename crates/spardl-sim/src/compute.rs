@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spardl_core::Rank;
+use spardl_core::{Gamma, Line, Model, Rank};
 
 /// How the compute time of a step is spread around its mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,6 +49,19 @@ pub struct Compute {
 }
 
 impl Compute {
+    /// The model of such workers on a flat network. Noise, stragglers and speeds are left out: a model knows one worker.
+    pub const fn model(&self, line: Line) -> Model {
+        Model {
+            line,
+            gamma: Gamma {
+                select: self.select,
+                merge: self.merge,
+            },
+            forward: self.forward,
+            backward: self.backward,
+        }
+    }
+
     /// How much longer than the mean a worker computes in a step.
     pub(crate) fn factor(&self, seed: u64, step: u64, worker: Rank) -> f64 {
         let mut random = ChaCha8Rng::seed_from_u64(seed);

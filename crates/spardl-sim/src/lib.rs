@@ -5,7 +5,8 @@
 //! lost ends in the same deadline. So what holds here holds there. A [`Ledger`] counts rounds, messages and bytes.
 //!
 //! Messages take delays drawn from a seed, to try orders of delivery, or the links of a [`Fabric`], to learn how long a step
-//! takes on a network. Workers take no time, or as much as a [`Compute`] says.
+//! takes on a network. Workers take no time, or as much as a [`Compute`] says. [`Compute::model`] is the same without simulating
+//! a message.
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -16,7 +17,6 @@
 //! | `fault` | what may happen to messages |
 //! | `path` | where the time of a step went |
 //! | `scenario` | steps of a method on a network, seed by seed |
-//! | `model` | alpha, beta and gamma: the same without simulating a message |
 //! | `transport` | one worker's end |
 //! | `clock` | the time that the network moves |
 //! | [`gradient`] | synthetic gradients for them to work on |
@@ -28,7 +28,6 @@ mod cluster;
 mod compute;
 mod fault;
 pub mod gradient;
-mod model;
 mod network;
 mod path;
 mod scenario;
@@ -39,9 +38,9 @@ pub use clock::VirtualClock;
 pub use cluster::{Cluster, ClusterReport, Ledger, Timing};
 pub use compute::{Compute, Spread, Stragglers};
 pub use fault::{Effect, Fault, Message, Rule, Rules};
-pub use model::{Model, Predicted};
 pub use network::{LinkUse, Sharing};
 pub use path::{Hop, Path, Spent};
 pub use scenario::{Scenario, Simulated};
-pub use topology::{Fabric, Line, Matrix, Topology};
+pub use spardl_core::{Gamma, Line, Model, Predicted};
+pub use topology::{Fabric, Matrix, Topology};
 pub use transport::SimTransport;

@@ -2,32 +2,12 @@
 
 use std::fmt;
 
-use spardl_core::Rank;
-
-/// A line between two places: what a message pays whatever its length, and what its length costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Nanoseconds from the last bit sent to the last bit received.
-    pub latency: u64,
-    /// Bits per second, at least one.
-    pub bandwidth: u64,
-}
-
-impl Line {
-    /// Nanoseconds that so many bytes take alone on this line, without the latency, rounded up.
-    pub const fn transfer(self, bytes: u64) -> u64 {
-        transfer(bytes, self.bandwidth)
-    }
-}
+use spardl_core::{Line, Rank};
 
 /// Nanoseconds of so many bytes at so many bits per second, rounded up.
 pub(crate) const fn transfer(bytes: u64, bandwidth: u64) -> u64 {
-    let nanos = (bytes as u128 * 8_000_000_000).div_ceil(bandwidth as u128);
-    if nanos > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        nanos as u64
-    }
+    let latency = 0;
+    Line { latency, bandwidth }.transfer(bytes)
 }
 
 /// The shape of a network. Every worker has a link out and a link in; what lies between them differs.

@@ -139,6 +139,7 @@ impl<'a> Checkpointing<'a> {
         let mut arrays = Arrays::new(json!({
             "totals": progress.totals,
             "epochs": progress.epochs,
+            "density_by_time": progress.by_time.map(|look| look.density.to_bits()),
         }));
         learner.save_shared(&mut arrays)?;
         self.store.write_part(learner.step(), MODEL, &arrays)

@@ -1,7 +1,7 @@
 //! Where a run is, and what is known of it so far.
 
 use crate::Score;
-use crate::record::{EpochRecord, StepRecord, Totals};
+use crate::record::{ByTime, EpochRecord, StepRecord, Totals};
 
 /// Where a run is. How many steps were done in all is known to the reduction.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,8 @@ pub(crate) struct Progress {
     pub(crate) totals: Totals,
     /// The epochs done.
     pub(crate) epochs: Vec<EpochRecord>,
+    /// The last look at the times, where they decide the density.
+    pub(crate) by_time: Option<ByTime>,
 }
 
 impl Progress {

@@ -71,9 +71,6 @@ pub struct EpochRecord {
     pub test_loss: Option<f64>,
     /// The accuracy on the test set.
     pub test_accuracy: Option<f64>,
-    /// Of a language model, the perplexity on the test set: e to the power of its loss.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub test_perplexity: Option<f64>,
     /// Seconds of training since the start, without evaluation and checkpoints.
     pub seconds: f64,
     /// Samples of all workers per second in this epoch.
@@ -86,6 +83,20 @@ pub struct EpochRecord {
     pub traffic: Traffic,
     /// Have all workers the same parameters, bit for bit?
     pub identical: bool,
+    /// Where time decides the density: the last look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_time: Option<ByTime>,
+}
+
+/// A look at what exchanges took, the same on all workers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ByTime {
+    /// What they took, the median of some steps.
+    pub exchange_ms: f64,
+    /// What they may take.
+    pub budget_ms: f64,
+    /// The density from then on.
+    pub density: f64,
 }
 
 /// What all workers sent in some steps.
@@ -124,7 +135,7 @@ impl std::ops::AddAssign for Traffic {
     }
 }
 
-/// Sums over steps, on rank 0. In JSON a name that ends with `_s` is in seconds, as one with `_ms` is in milliseconds.
+/// Sums over steps, on rank 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Steps.
@@ -134,7 +145,6 @@ pub struct Totals {
     /// Steps that were dropped.
     pub skipped: u64,
     /// The sum of the densities of the updates.
-    #[serde(rename = "density_sum", alias = "density")]
     pub density: f64,
     /// Bytes sent.
     pub bytes_sent: u64,
@@ -149,19 +159,14 @@ pub struct Totals {
     #[serde(default)]
     pub path_bytes: u64,
     /// Seconds of forward and backward passes.
-    #[serde(rename = "compute_s", alias = "compute")]
     pub compute: f64,
     /// Seconds of selection.
-    #[serde(rename = "select_s", alias = "select")]
     pub select: f64,
     /// Seconds of decoding, adding, encoding.
-    #[serde(rename = "merge_s", alias = "merge")]
     pub merge: f64,
     /// Seconds of waiting.
-    #[serde(rename = "wait_s", alias = "wait")]
     pub wait: f64,
     /// Seconds of the optimiser.
-    #[serde(rename = "apply_s", alias = "apply")]
     pub apply: f64,
 }
 
@@ -236,12 +241,6 @@ impl Summary {
             .iter()
             .rev()
             .find_map(|epoch| epoch.test_accuracy)
-    }
-
-    /// The last perplexity on the test set, of a language model.
-    pub fn perplexity(&self) -> Option<f64> {
-        let mut epochs = self.epochs.iter().rev();
-        epochs.find_map(|epoch| epoch.test_perplexity)
     }
 
     /// Sums over all epochs.
@@ -350,26 +349,6 @@ mod tests {
             path_bytes: 40,
         };
         assert_eq!(traffic, expected);
-    }
-
-    #[test]
-    fn totals_are_read_as_earlier_versions_wrote_them() {
-        let totals = Totals {
-            compute: 1.5,
-            density: 0.25,
-            ..Totals::default()
-        };
-        let text = serde_json::to_string(&totals).expect("JSON");
-        assert!(text.contains("\"compute_s\":1.5") && text.contains("\"density_sum\":0.25"));
-        let mut before = text;
-        for name in ["compute", "select", "merge", "wait", "apply"] {
-            before = before.replace(&format!("{name}_s"), name);
-        }
-        let before = before.replace("density_sum", "density");
-        assert_eq!(
-            serde_json::from_str::<Totals>(&before).expect("read"),
-            totals
-        );
     }
 
     #[test]

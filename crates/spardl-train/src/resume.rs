@@ -11,7 +11,7 @@ use crate::checkpoint::{Checkpointing, PLACE, Place};
 use crate::error::Mismatch;
 use crate::learner::Learner;
 use crate::progress::Progress;
-use crate::record::Watch;
+use crate::record::{ByTime, Watch};
 use crate::store::{self, Arrays, Checkpoint, Damage, MODEL, Store};
 
 /// What a worker says about the files that it needs of a checkpoint.
@@ -142,7 +142,15 @@ fn load<T: Transport>(
 fn progress(place: Place, shared: &Arrays<'_>) -> Result<Progress, Mismatch> {
     let entry = |name: &str| shared.metadata.get(name).cloned().unwrap_or_default();
     let unreadable = |error| Mismatch::Contents(format!("its records: {error}"));
+    let density: Option<u64> =
+        serde_json::from_value(entry("density_by_time")).map_err(unreadable)?;
+    let by_time = density.map(|bits| ByTime {
+        exchange_ms: 0.0,
+        budget_ms: 0.0,
+        density: f64::from_bits(bits),
+    });
     Ok(Progress {
+        by_time,
         epoch: place.epoch,
         step_of_epoch: place.step_of_epoch,
         seconds: place.seconds,

@@ -8,6 +8,10 @@ use spardl::Density;
 /// Where a ramp ends unless it says.
 const RAMP_TO: f64 = 0.01;
 
+/// Between which densities time decides unless it says: below a thousandth a step brings little, above a half it costs as much as
+/// a dense one.
+const AUTO_BOUNDS: (f64, f64) = (0.001, 0.5);
+
 /// How the learning rate changes: a linear warm-up, then a factor at each of some epochs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -54,6 +58,8 @@ impl LearningRate {
 #[serde(into = "String", try_from = "Written")]
 pub struct DensitySchedule {
     stages: Vec<(f64, Density)>,
+    /// Between which densities time decides.
+    bounds: Option<(f64, f64)>,
 }
 
 impl DensitySchedule {
@@ -61,7 +67,30 @@ impl DensitySchedule {
     pub fn constant(density: Density) -> Self {
         Self {
             stages: vec![(0.0, density)],
+            bounds: None,
         }
+    }
+
+    /// As much as fits a budget of time, between two densities; the run begins with 1 %, or what is next to it.
+    ///
+    /// # Errors
+    /// When they are not densities above zero in rising order.
+    pub fn by_time(least: f64, most: f64) -> Result<Self, String> {
+        let start = RAMP_TO.max(least).min(most);
+        match Density::new(start) {
+            Ok(start) if 0.0 < least && least <= most && most <= 1.0 => Ok(Self {
+                stages: vec![(0.0, start)],
+                bounds: Some((least, most)),
+            }),
+            _ => Err(format!(
+                "density 'auto:{least}..{most}' is not auto:LEAST..MOST with numbers above 0 from 0 to 1 in rising order"
+            )),
+        }
+    }
+
+    /// Between which densities time decides, if it does.
+    pub const fn bounds(&self) -> Option<(f64, f64)> {
+        self.bounds
     }
 
     /// Quarters of the density with every epoch, as in Deep Gradient Compression: 1/4, 1/16, .. and then `last`.
@@ -75,7 +104,10 @@ impl DensitySchedule {
             density /= 4.0;
         }
         stages.push((stages.len() as f64, last));
-        Self { stages }
+        Self {
+            stages,
+            bounds: None,
+        }
     }
 
     /// The density at a position in epochs.
@@ -87,11 +119,19 @@ impl DensitySchedule {
 }
 
 /// Reads `0.01`, or `0:0.25,1:0.0625,2:0.01`: each density from its epoch on; or `ramp:0.01`, a quarter of the density before
-/// with every epoch until that one is reached, and `ramp` for `ramp:0.01`.
+/// with every epoch until that one is reached, and `ramp` for `ramp:0.01`; or `auto:0.001..0.5`, as much as fits a budget of time,
+/// and `auto` for that.
 impl FromStr for DensitySchedule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(bounds) = text.strip_prefix("auto") {
+            return auto(bounds).unwrap_or_else(|| {
+                Err(format!(
+                    "density '{text}' is not auto or auto:LEAST..MOST with numbers from 0 to 1"
+                ))
+            });
+        }
         if let Some(last) = text.strip_prefix("ramp") {
             let last = match last {
                 "" => Ok(RAMP_TO),
@@ -115,12 +155,30 @@ impl FromStr for DensitySchedule {
             };
             stages.push((epoch, density));
         }
-        Ok(Self { stages })
+        Ok(Self {
+            stages,
+            bounds: None,
+        })
     }
+}
+
+/// What follows `auto`: nothing, or the bounds; `None` when it is something else.
+fn auto(bounds: &str) -> Option<Result<DensitySchedule, String>> {
+    let (least, most) = match bounds {
+        "" => AUTO_BOUNDS,
+        bounds => {
+            let (least, most) = bounds.strip_prefix(':')?.split_once("..")?;
+            (least.trim().parse().ok()?, most.trim().parse().ok()?)
+        }
+    };
+    Some(DensitySchedule::by_time(least, most))
 }
 
 impl std::fmt::Display for DensitySchedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some((least, most)) = self.bounds {
+            return write!(f, "auto:{least}..{most}");
+        }
         match self.stages.as_slice() {
             [(_, density)] => density.fmt(f),
             stages => {
@@ -207,6 +265,21 @@ mod tests {
     }
 
     #[test]
+    fn a_density_by_time_has_bounds_and_comes_back_as_it_was_written() {
+        let auto: DensitySchedule = "auto".parse().expect("valid");
+        assert_eq!(auto.bounds(), Some((0.001, 0.5)));
+        assert_eq!(auto.at(3.0).get(), 0.01);
+        let between: DensitySchedule = "auto:0.02..0.3".parse().expect("valid");
+        assert_eq!(between.bounds(), Some((0.02, 0.3)));
+        assert_eq!(between.at(0.0).get(), 0.02);
+        assert_eq!(between.to_string().parse(), Ok(between));
+        assert_eq!(
+            "0.01".parse().map(|d: DensitySchedule| d.bounds()),
+            Ok(None)
+        );
+    }
+
+    #[test]
     fn a_density_that_is_none_is_refused_with_what_was_expected() {
         for text in [
             "",
@@ -219,6 +292,11 @@ mod tests {
             "0:0.1,x:0.2",
             "ramp:2",
             "ramp:",
+            "automatic",
+            "auto:0.1",
+            "auto:0.5..0.1",
+            "auto:0..0.1",
+            "auto:0.1..2",
         ] {
             let error = text.parse::<DensitySchedule>().expect_err(text);
             assert!(error.contains("from 0 to 1"), "{error}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spardl::{Algorithm, OnNonFinite};
+use spardl::{Algorithm, Budget, OnNonFinite};
 
 use crate::Data;
 use crate::checkpoint::Checkpoints;
@@ -25,6 +25,8 @@ pub struct Settings {
     pub learning_rate: LearningRate,
     /// The density.
     pub density: DensitySchedule,
+    /// What an exchange may take, where time decides the density.
+    pub exchange_budget: Budget,
     /// Epochs in which the whole gradient is reduced.
     pub dense_epochs: f64,
     /// Tensors of fewer dimensions are always reduced whole: with 2 those of normalisation, and biases.

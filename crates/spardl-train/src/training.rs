@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use spardl::{Density, Outcome, Transport};
+use spardl::{DensityControl, Outcome, Transport};
 
 use crate::checkpoint::{Checkpointing, Moment};
 use crate::comparison::{compare_data, compare_replicas};
@@ -13,14 +13,14 @@ use crate::data::{Prefetch, Prepared, Sampler, Task};
 use crate::evaluation::{all_totals, evaluate, sum};
 use crate::learner::{Learned, Learner};
 use crate::progress::Progress;
-use crate::record::{EpochRecord, Start, StepRecord, Summary, Traffic, Watch};
+use crate::record::{ByTime, EpochRecord, Start, StepRecord, Summary, Traffic, Watch};
 use crate::reordered::Reordered;
 use crate::resume::resume;
 use crate::run_identity::RunIdentity;
 use crate::skips::SkipPolicy;
 use crate::stop::Stop;
 use crate::store::Lock;
-use crate::{Model, Run, Score, TrainError};
+use crate::{Model, Run, TrainError};
 
 /// Trains one worker's replica to the end of the run.
 ///
@@ -78,6 +78,8 @@ struct Training<'a, T> {
     sampler: Sampler,
     checkpointing: Option<Checkpointing<'a>>,
     skips: SkipPolicy,
+    /// Where time decides the density.
+    control: Option<DensityControl>,
     progress: Progress,
     stop: Option<Stop<'a>>,
     /// Did somebody want the run to end here?
@@ -108,6 +110,9 @@ impl<'a, T: Transport> Training<'a, T> {
         compare_data(&mut learner, &data)?;
         let identity = RunIdentity::new(run, &data, sampler.steps() as u64);
         let checkpoints = settings.checkpoints.as_ref();
+        let control = settings.density.bounds().map(|(least, most)| {
+            DensityControl::new(settings.exchange_budget).between(least, most)
+        });
         Ok(Self {
             run,
             watch,
@@ -115,6 +120,7 @@ impl<'a, T: Transport> Training<'a, T> {
             sampler,
             checkpointing: checkpoints.map(|settings| Checkpointing::new(settings, identity)),
             skips: SkipPolicy::new(settings.on_non_finite),
+            control: control.transpose()?,
             progress: Progress::default(),
             stop,
             stopped: false,
@@ -125,6 +131,12 @@ impl<'a, T: Transport> Training<'a, T> {
     fn finish(mut self) -> Result<Summary, TrainError> {
         self.lock()?;
         self.resume()?;
+        if let Some(control) = &mut self.control {
+            if let Some(saved) = self.progress.by_time {
+                control.set_density(saved.density);
+            }
+            self.learner.prepare(control)?;
+        }
         self.run()?;
         Ok(self.summary())
     }
@@ -222,10 +234,13 @@ impl<'a, T: Transport> Training<'a, T> {
             .learning_rate
             .at(epoch, self.learner.world().size());
         let density = match self.learner.is_warming_up() {
-            true => Density::ALL,
-            false => settings.density.at(epoch),
+            true => 1.0,
+            false => match &self.control {
+                Some(control) => control.density(),
+                None => settings.density.at(epoch).get(),
+            },
         };
-        let mut learned = self.learner.learn(prepared, lr as f32, density.get())?;
+        let mut learned = self.learner.learn(prepared, lr as f32, density)?;
         let settling = Instant::now();
         match learned.is_dropped() {
             false => self.skips.counted(),
@@ -237,12 +252,30 @@ impl<'a, T: Transport> Training<'a, T> {
             compare_replicas(&mut self.learner)?;
         }
         learned.apply += settling.elapsed();
-        let record = self.record(&learned, lr, density.get());
+        self.watch_times(&learned)?;
+        let record = self.record(&learned, lr, density);
         let score = (!learned.is_dropped()).then_some(learned.score);
         self.progress
             .count(&record, score, began.elapsed().as_secs_f64());
         if self.learner.is_first() {
             self.watch.step(&record)?;
+        }
+        Ok(())
+    }
+
+    /// Where time decides the density: notes a step, and agrees on the density of the next ones when that is due.
+    fn watch_times(&mut self, learned: &Learned) -> Result<(), TrainError> {
+        let counts = !learned.is_dropped() && !self.learner.is_warming_up();
+        let Some(control) = self.control.as_mut().filter(|_| counts) else {
+            return Ok(());
+        };
+        control.note(learned.compute, &learned.report);
+        if let Some(looked) = self.learner.adjust(control)? {
+            self.progress.by_time = Some(ByTime {
+                exchange_ms: looked.exchange.as_secs_f64() * 1e3,
+                budget_ms: looked.budget.as_secs_f64() * 1e3,
+                density: looked.density,
+            });
         }
         Ok(())
     }
@@ -318,13 +351,13 @@ impl<'a, T: Transport> Training<'a, T> {
             train_accuracy: score.accuracy(),
             test_loss: test.map(|score| score.mean_loss()),
             test_accuracy: test.map(|score| score.accuracy()),
-            test_perplexity: test.and_then(|score| perplexity(&self.run.data.task, &score)),
             seconds: self.progress.seconds,
             samples_per_second: self.progress.totals.samples as f64 / took,
             totals: self.progress.totals,
             traffic,
             // Replicas that differ end the run.
             identical: true,
+            by_time: self.progress.by_time,
         };
         if self.learner.is_first() {
             self.watch.epoch(&record)?;
@@ -373,11 +406,6 @@ impl<'a, T: Transport> Training<'a, T> {
     fn is_over(&self) -> bool {
         self.progress.epoch >= self.run.settings.epochs || self.reached_max_steps()
     }
-}
-
-/// What a language model's score is usually given as.
-fn perplexity(task: &Task, score: &Score) -> Option<f64> {
-    matches!(task, Task::Language { .. }).then(|| score.mean_loss().exp())
 }
 
 /// The loss of guessing that a network has to fall below, in parts: noise alone gets it this far.

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spardl_algos::{Dense, Options, registry};
-use spardl_core::{Algorithm, Density, Layout};
+use spardl_core::{Algorithm, ConfigError, Density, Layout};
 use spardl_drive::driver::DEFAULT_TIMEOUT;
 use spardl_drive::{Driver, OnNonFinite, Transport, pool};
 
+use crate::reducer::Watch;
+use crate::tune::Tuner;
 use crate::{Error, Reducer};
 
 /// What the gradient is replaced by.
@@ -30,7 +32,11 @@ pub struct Builder {
     on_non_finite: OnNonFinite,
     dense_steps: u64,
     threads: usize,
+    tuner: Tuner,
 }
+
+/// The name that lets the reducer choose.
+pub const AUTO: &str = "auto";
 
 /// The method: one of the registry with its options, or one of the caller's own.
 #[derive(Clone, Debug)]
@@ -60,6 +66,7 @@ impl Builder {
             on_non_finite: OnNonFinite::default(),
             dense_steps: 0,
             threads: 1,
+            tuner: Tuner::default(),
         }
     }
 
@@ -107,6 +114,14 @@ impl Builder {
         self
     }
 
+    /// How the method `auto` is chosen: when the reducer is made, by measuring this transport for a second or so, and again when
+    /// steps no longer take what was expected. Times decide, so two runs may choose differently; the workers of a run never do.
+    #[must_use]
+    pub fn tuner(mut self, tuner: Tuner) -> Self {
+        self.tuner = tuner;
+        self
+    }
+
     /// A warm-up: whole gradients are reduced in the first `steps` steps, then the method begins with an empty residual.
     /// [`Reducer::end_warm_up`] ends it earlier. Default: 0.
     #[must_use]
@@ -131,11 +146,20 @@ impl Builder {
     /// As [`Builder::build`].
     pub fn build_for<T: Transport>(
         self,
-        transport: T,
+        mut transport: T,
         layouts: Vec<Layout>,
     ) -> Result<Reducer<T>, Error> {
         let density = Density::new(self.density)?;
+        let mut watch = None;
         let algorithm = match self.method {
+            Method::Named { name, options } if name == AUTO => {
+                no_options(&options)?;
+                let tuner = self.tuner.timeout(self.timeout);
+                let tuning = tuner.tune(&mut transport, &layouts, density)?;
+                let algorithm = Arc::clone(tuning.best().algorithm());
+                watch = Some(Watch::new(tuner, tuning));
+                algorithm
+            }
             Method::Named { name, options } => registry::build(&name, &options)?.into(),
             Method::Own(algorithm) => algorithm,
         };
@@ -167,6 +191,20 @@ impl Builder {
             density,
             self.op,
             self.dense_steps,
-        ))
+        )
+        .watched(watch))
+    }
+}
+
+/// What is chosen brings its own options.
+fn no_options(options: &Options) -> Result<(), ConfigError> {
+    match options.set.iter().next() {
+        None => Ok(()),
+        Some((option, value)) => Err(ConfigError::BadOption {
+            method: AUTO.to_owned(),
+            option: option.clone(),
+            value: value.clone(),
+            expected: "it chooses a method with its options: name one to set them".to_owned(),
+        }),
     }
 }

@@ -62,12 +62,15 @@
 pub struct Readme;
 
 mod builder;
+mod density_control;
 mod error;
 mod reducer;
 mod report;
 mod saved;
+pub mod tune;
 
-pub use builder::{Builder, Op};
+pub use builder::{AUTO, Builder, Op};
+pub use density_control::{Budget, DensityControl, Looked};
 pub use error::Error;
 pub use reducer::{Reducer, Restored};
 pub use report::Report;
@@ -75,10 +78,10 @@ pub use saved::{Saved, SavedBucket, SavedError};
 pub use spardl_algos::{Options, Residual, Sag, registry};
 pub use spardl_core::state::Array;
 pub use spardl_core::{
-    Algorithm, Codec, Collective, ConfigError, Cost, DecodeError, Density, Entries, Expected,
-    Feedback, Gradient, HeaderField, Inbox, IndexCoding, Input, Laws, Layout, Machine, MethodState,
-    MethodStats, Outcome, Outgoing, Payload, ProtocolError, Rank, Received, Round, SkipReason,
-    Source, SparseVec, State, Step, Support, Update, ValueType, World,
+    Algorithm, Codec, Collective, ConfigError, Cost, DecodeError, Density, Entries, Estimate,
+    Expected, Feedback, Gamma, Gradient, HeaderField, Inbox, IndexCoding, Input, Laws, Layout,
+    Machine, MethodState, MethodStats, Outcome, Outgoing, Payload, ProtocolError, Rank, Received,
+    Round, SkipReason, Source, SparseVec, State, Step, Support, Update, ValueType, World,
 };
 pub use spardl_drive::{
     BucketId, BucketReport, Connect, Counts, Deadline, DriveError, OnNonFinite, ThreadsTransport,

@@ -2,13 +2,16 @@
 
 mod candidates;
 
-use spardl_core::Density;
-use spardl_sim::{Compute, Line, Model};
+use std::path::PathBuf;
+
+use spardl::tune::{Gammas, Kind};
+use spardl_core::{Density, Gamma, Line, Model};
 
 use crate::output::{bad_request, print};
 use crate::simulate::units::{bits, nanos, show_bytes, show_rate, show_time};
 use crate::simulate::{buckets, table};
-use candidates::{Candidate, Kind};
+use crate::tune;
+use candidates::Candidate;
 
 /// What the advice is for.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,6 +32,9 @@ pub(crate) struct Args {
     /// Time that a message takes however short it is.
     #[arg(long, default_value = "50us", value_name = "TIME", value_parser = nanos)]
     latency: u64,
+    /// What local work costs, by method, as `spardl tune --local --save FILE` measured it on a machine like those.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["select_ps", "merge_ps"])]
+    measured: Option<PathBuf>,
     /// Time of the forward pass.
     #[arg(long, default_value = "0ns", value_name = "TIME", value_parser = nanos)]
     forward: u64,
@@ -41,12 +47,12 @@ pub(crate) struct Args {
     /// The part of the entries that a sparse update should have.
     #[arg(long, default_value_t = 0.01, value_name = "D")]
     density: f64,
-    /// Picoseconds that selecting takes per element; `spardl bench --local` measures it.
-    #[arg(long, default_value_t = 600, value_name = "PS")]
-    select_ps: u64,
-    /// Picoseconds that taking in and passing on takes per byte received.
-    #[arg(long, default_value_t = 500, value_name = "PS")]
-    merge_ps: u64,
+    /// Picoseconds that selecting takes per element, of every sparse method [default: see docs/tuner.md].
+    #[arg(long, value_name = "PS")]
+    select_ps: Option<u64>,
+    /// Picoseconds that taking in and passing on takes per byte received, of every sparse method [default: see docs/tuner.md].
+    #[arg(long, value_name = "PS")]
+    merge_ps: Option<u64>,
     /// Print this many rows of the table behind the words.
     #[arg(long, default_value_t = 6, value_name = "N")]
     rows: usize,
@@ -58,6 +64,8 @@ gpt2-xl 1.5B.
 
 Examples:
   spardl advise --model resnet50 --workers 16 --bandwidth 10gbit --backward 120ms
+  spardl tune --local --save gamma.json    # what local work costs on this machine, then
+  spardl advise --model bert-base --workers 8 --bandwidth 25gbit --measured gamma.json
   spardl advise --parameters 7000000 --workers 64 --bandwidth 100mbit --latency 1ms";
 
 /// Parameters of well-known models.
@@ -91,8 +99,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let density = Density::new(args.density).map_err(bad_request)?;
     let elements = args.model.or(args.parameters).unwrap_or(0);
     let layouts = buckets(elements, args.buckets)?;
-    let all = candidates::all(args.workers, &layouts, density)?;
+    let all = candidates::all(args.workers, &layouts, density, &gammas(args)?)?;
     print(&advice(args, elements, &all))
+}
+
+/// What local work costs: as measured, as told, or as usual.
+fn gammas(args: &Args) -> anyhow::Result<Gammas> {
+    if let Some(path) = &args.measured {
+        return Ok(tune::read(path)?.gammas());
+    }
+    let usual = Gammas::USUAL;
+    let sparse = Gamma {
+        select: args.select_ps.unwrap_or(usual.sparse.select),
+        merge: args.merge_ps.unwrap_or(usual.sparse.merge),
+    };
+    Ok(Gammas { sparse, ..usual })
 }
 
 fn advice(args: &Args, elements: u32, all: &[Candidate]) -> String {
@@ -102,7 +123,7 @@ fn advice(args: &Args, elements: u32, all: &[Candidate]) -> String {
         best(all, &here, Kind::Dense),
         best(all, &here, Kind::Sparse),
     );
-    let plain = all.iter().find(|candidate| candidate.name == "dense");
+    let plain = all.iter().find(|candidate| candidate.name() == "dense");
     let (Some(dense), Some(sparse), Some(plain)) = (dense, sparse, plain) else {
         return "There is nothing to exchange.\n".to_owned();
     };
@@ -127,30 +148,24 @@ fn advice(args: &Args, elements: u32, all: &[Candidate]) -> String {
         show_time(time(winner) as f64),
         show_time(time(plain) as f64)
     );
-    text += &verdict(time(winner), time(dense), time(plain), winner.kind);
-    text += &flip(args, all, winner.kind);
+    text += &verdict(time(winner), time(dense), time(plain), winner.kind());
+    text += &flip(args, all, winner.kind());
     text += "Dense is exact. A sparse update brings the same mass later: check the accuracy with `spardl compare`.\n\n";
     text + &rows(args, all, &here)
 }
 
+/// Every candidate has a gamma of its own.
 fn model(args: &Args, bandwidth: u64) -> Model {
+    let latency = args.latency;
     Model {
-        line: Line {
-            latency: args.latency,
-            bandwidth,
-        },
-        compute: Compute {
-            forward: args.forward,
-            backward: args.backward,
-            select: args.select_ps,
-            merge: args.merge_ps,
-            ..Compute::default()
-        },
+        forward: args.forward,
+        backward: args.backward,
+        ..Model::of_exchange(Line { latency, bandwidth }, Gamma::default())
     }
 }
 
 fn best<'a>(all: &'a [Candidate], model: &Model, kind: Kind) -> Option<&'a Candidate> {
-    let of_kind = all.iter().filter(|candidate| candidate.kind == kind);
+    let of_kind = all.iter().filter(|candidate| candidate.kind() == kind);
     of_kind.min_by_key(|candidate| candidate.step(model))
 }
 
@@ -211,7 +226,7 @@ fn rows(args: &Args, all: &[Candidate], model: &Model) -> String {
     let dense = sorted
         .iter()
         .skip(args.rows)
-        .filter(|of| of.name == "dense");
+        .filter(|of| of.name() == "dense");
     let names = [
         "choice", "step", "exchange", "latency", "transfer", "select", "merge", "bytes",
     ];
@@ -219,7 +234,7 @@ fn rows(args: &Args, all: &[Candidate], model: &Model) -> String {
         let predicted = candidate.predict(model);
         let time = |nanos: u64| show_time(nanos as f64);
         vec![
-            candidate.name.clone(),
+            candidate.name(),
             time(predicted.step),
             time(predicted.exchange()),
             time(predicted.latency),
@@ -255,8 +270,9 @@ mod tests {
             backward: 100_000_000,
             buckets: 1,
             density: 0.01,
-            select_ps: 600,
-            merge_ps: 500,
+            measured: None,
+            select_ps: None,
+            merge_ps: None,
             rows: 3,
         }
     }
@@ -265,7 +281,7 @@ mod tests {
     fn slow_networks_are_told_to_be_sparse_and_fast_ones_to_be_dense() {
         let density = Density::new(0.01).unwrap();
         let layouts = buckets(25_557_032, 1).unwrap();
-        let all = candidates::all(16, &layouts, density).unwrap();
+        let all = candidates::all(16, &layouts, density, &Gammas::USUAL).unwrap();
         let slow = advice(&args(1_000_000_000), 25_557_032, &all);
         assert!(slow.contains("times as fast as dense f32"), "{slow}");
         assert!(slow.contains("The answer flips at about"), "{slow}");

@@ -1,13 +1,16 @@
 //! What `spardl bench` can be asked.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use spardl::AUTO;
 use spardl_core::{Density, Layout};
 use spardl_sim::gradient::Distribution;
 
-use crate::launch::{self, TransportChoice};
+use crate::launch::TransportChoice;
 use crate::method::MethodArgs;
 use crate::output::bad_request;
+use crate::tune::auto::CacheArgs;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
@@ -36,7 +39,8 @@ pub(crate) struct Args {
         value_name = "D,.."
     )]
     pub(super) density: Vec<f64>,
-    /// Methods, comma-separated, or all. With MPI also mpi-allreduce: MPI_Allreduce itself, f32.
+    /// Methods, comma-separated, or all; auto: the one that `spardl tune` picks here. With MPI also mpi-allreduce: MPI_Allreduce
+    /// itself, f32.
     #[arg(
         long,
         visible_alias = "method",
@@ -91,6 +95,8 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) wide: bool,
     #[command(flatten)]
+    pub(super) cache: CacheArgs,
+    #[command(flatten)]
     pub(super) method: MethodArgs,
 }
 
@@ -139,6 +145,11 @@ Columns of the text (names in JSON and CSV where they differ):
 Not measured (- or null) with MPI: #wrong, error, conserved; MPI_Allreduce does not tell what it
 sends.";
 
+/// Is it no method of the registry, but something that is found out or done otherwise?
+pub(super) fn is_special(name: &str) -> bool {
+    name == MPI_ALLREDUCE || name == AUTO
+}
+
 /// Refuses what cannot be run, before anything is.
 pub(super) fn check(args: &Args) -> anyhow::Result<()> {
     for density in &args.density {
@@ -148,13 +159,20 @@ pub(super) fn check(args: &Args) -> anyhow::Result<()> {
         let message = format!("correlation {} is not between 0 and 1", args.correlation);
         return Err(bad_request(message));
     }
-    launch::deadline(args.deadline).map(drop)
+    if args.deadline <= 0.0 || Duration::try_from_secs_f64(args.deadline).is_err() {
+        let message = format!(
+            "--deadline {} is not a number of seconds above zero",
+            args.deadline
+        );
+        return Err(bad_request(message));
+    }
+    Ok(())
 }
 
 /// Refuses methods that cannot run with that many workers.
 pub(super) fn check_methods(args: &Args, names: &[String]) -> anyhow::Result<()> {
     for &workers in &args.workers {
-        for name in names.iter().filter(|name| *name != MPI_ALLREDUCE) {
+        for name in names.iter().filter(|name| !is_special(name)) {
             let world = spardl_core::World::new(0, workers)?;
             let algorithm = args.method.build(name)?;
             algorithm

@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use spardl::AUTO;
+use spardl::tune::Choice;
 use spardl_core::{Algorithm, Density, Layout};
 use spardl_drive::driver::DEFAULT_TIMEOUT;
 
@@ -27,8 +29,9 @@ pub(crate) use args::Args;
 
 use crate::job::{Job, agree, all_ready, neighbours};
 use crate::launch;
-use crate::output::{bad_request, print};
+use crate::output::{bad_request, print, warn};
 use crate::progress::Progress;
+use crate::tune::auto;
 use args::Format;
 use gradients::Gradients;
 use plan::{Plan, Ranks};
@@ -48,7 +51,7 @@ struct Case<'a> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // A deadline that cannot be is refused with the plan, where all ranks hear of it.
-    let patience = launch::deadline(args.deadline).unwrap_or(DEFAULT_TIMEOUT);
+    let patience = Duration::try_from_secs_f64(args.deadline).unwrap_or(DEFAULT_TIMEOUT);
     let Some(mut job) = launch::connect(args.transport, "bench", patience)? else {
         return bench(&Plan::new(args, None)?, None);
     };
@@ -140,7 +143,7 @@ impl<'a> Case<'a> {
             k: Density::new(density)
                 .map_err(bad_request)?
                 .entries(layout.len() as usize),
-            deadline: launch::deadline(args.deadline)?,
+            deadline: Duration::try_from_secs_f64(args.deadline).map_err(bad_request)?,
             transport: if over_mpi { "mpi" } else { "threads" },
         })
     }
@@ -162,7 +165,15 @@ fn run_case(
                 case.density
             ));
         };
-        let algorithm = algorithm.as_ref();
+        let chosen = match name.as_str() {
+            AUTO => {
+                say("measuring");
+                Some(choose(case, job.as_deref_mut(), progress)?)
+            }
+            _ => None,
+        };
+        let picked = chosen.as_ref().map(Choice::algorithm);
+        let algorithm = picked.or(algorithm.as_ref());
         let found = match (job.as_deref_mut(), algorithm) {
             (Some(job), _) => {
                 say("ranks");
@@ -181,11 +192,33 @@ fn run_case(
         let found = found.with_context(|| format!("{name} with {} workers", case.workers))?;
         let description =
             algorithm.map_or_else(|| "MPI_Allreduce, f32".to_owned(), |a| a.describe());
-        rows.push(Row::new(case, name, description, &found));
+        let row = Row::new(case, name, description, &found);
+        rows.push(match &chosen {
+            Some(choice) => row.of_choice(choice),
+            None => row,
+        });
         progress.done();
     }
     row::compare_with_dense(&mut rows);
     Ok(rows)
+}
+
+/// What the tuner picks for a case; why is said on stderr.
+fn choose(
+    case: &Case<'_>,
+    mut job: Option<&mut Job>,
+    progress: &Progress,
+) -> anyhow::Result<Choice> {
+    let tuner = auto::tuner(&case.args.cache, job.as_deref()).timeout(case.deadline);
+    let (layouts, density) = ([case.layout.clone()], Density::new(case.density)?);
+    let tuning = auto::choose(&tuner, case.workers, &layouts, density, job.as_deref_mut())?;
+    if job.is_none_or(|job| job.prints()) {
+        progress.suspend(|| {
+            auto::complain_about_cache(&tuning);
+            warn(&format!("auto: {}", tuning.in_words()));
+        });
+    }
+    Ok(tuning.best().clone())
 }
 
 /// All parts of the measurement with workers as threads.

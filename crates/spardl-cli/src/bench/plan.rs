@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spardl::AUTO;
 use spardl_core::{Algorithm, Layout, World};
 use spardl_sim::gradient::layers;
 
@@ -20,7 +21,7 @@ const DEFAULT_WORKERS: u32 = 4;
 pub(super) struct Plan {
     /// The arguments, with the numbers of workers filled in.
     pub(super) args: Args,
-    /// Names and methods; none for MPI's own sum.
+    /// Names and methods; none for MPI's own sum, and for what is chosen once the workers are there.
     pub(super) methods: Vec<(String, Option<Arc<dyn Algorithm>>)>,
     pub(super) recorded: Option<Recorded>,
     pub(super) layouts: Vec<Layout>,
@@ -52,9 +53,9 @@ impl Plan {
         args::check_methods(&args, &names)?;
         let mut methods = Vec::new();
         for name in names {
-            let algorithm = match name.as_str() {
-                MPI_ALLREDUCE => None,
-                _ => Some(args.method.build(&name)?.into()),
+            let algorithm = match args::is_special(&name) {
+                true => None,
+                false => Some(args.method.build(&name)?.into()),
             };
             methods.push((name, algorithm));
         }
@@ -159,7 +160,10 @@ fn rows(methods: &str, with_mpi: bool) -> anyhow::Result<Vec<String>> {
     }
     let mut rows = Vec::new();
     for name in methods.split(',') {
-        if name.trim() != MPI_ALLREDUCE {
+        let name = name.trim();
+        if name == AUTO {
+            rows.push(name.to_owned());
+        } else if name != MPI_ALLREDUCE {
             rows.extend(names(name)?);
         } else if with_mpi {
             rows.push(MPI_ALLREDUCE.to_owned());

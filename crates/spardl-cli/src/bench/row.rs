@@ -1,6 +1,7 @@
 //! One line of results.
 
 use serde::Serialize;
+use spardl::tune::Choice;
 use spardl_algos::registry;
 use spardl_core::ValueType;
 
@@ -68,6 +69,16 @@ pub(super) struct Found {
 }
 
 impl Row {
+    /// The same with the teams and the values of what was picked.
+    pub(super) fn of_choice(self, choice: &Choice) -> Self {
+        let teams = choice.options().set.get("teams");
+        Self {
+            teams: teams.and_then(|teams| teams.parse().ok()).unwrap_or(1),
+            value_type: choice.algorithm().value_type().name(),
+            ..self
+        }
+    }
+
     pub(super) fn new(case: &Case<'_>, name: &str, configuration: String, found: &Found) -> Self {
         let args = case.args;
         let own = registry::find(name).ok().and_then(|(_, own)| own);

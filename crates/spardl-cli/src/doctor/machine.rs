@@ -3,7 +3,7 @@
 use std::{env, fs, thread};
 
 /// The name of this machine; `None` where the system does not say.
-pub(super) fn name() -> Option<String> {
+pub(crate) fn name() -> Option<String> {
     let file = fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let name = file
         .or_else(|| env::var("HOSTNAME").ok())?

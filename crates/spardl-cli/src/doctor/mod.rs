@@ -1,7 +1,7 @@
 //! `spardl doctor`: what is here, how fast the links are, and what looks wrong.
 
 mod links;
-mod machine;
+pub(crate) mod machine;
 mod text;
 
 use std::collections::BTreeMap;

@@ -2,11 +2,13 @@
 
 mod model;
 mod network;
-pub(crate) mod published;
+mod published;
 mod row;
 pub(crate) mod table;
 pub(crate) mod units;
 mod workload;
+
+use std::path::PathBuf;
 
 use anyhow::Context;
 use spardl_core::{Algorithm, Density, Layout};
@@ -59,6 +61,9 @@ pub(crate) struct Args {
     /// Only rounds, bytes and elements, by the methods' own estimates: any number of workers, any gradient, on a flat network.
     #[arg(long, conflicts_with = "check_model")]
     cost_only: bool,
+    /// With --cost-only: what local work costs, by method, as `spardl tune --local --save FILE` measured it.
+    #[arg(long, value_name = "FILE", requires = "cost_only", conflicts_with_all = ["select_ps", "merge_ps"])]
+    measured: Option<PathBuf>,
     /// Print what the estimates say beside what the simulator says.
     #[arg(long)]
     check_model: bool,

@@ -1,6 +1,8 @@
 //! `--cost-only` and `--check-model`: what the model says, alone and beside the simulator and the papers.
 
 use serde::Serialize;
+use spardl::Options;
+use spardl::tune::Choice;
 use spardl_core::{Algorithm, Layout};
 use spardl_sim::{Model, Predicted, Scenario, Topology};
 
@@ -10,6 +12,7 @@ use super::row::Row;
 use super::table::table;
 use super::units::{show_bytes, show_rate, show_time};
 use crate::output::bad_request;
+use crate::tune;
 
 /// The model's word on one method. Times are nanoseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -49,10 +52,7 @@ pub(super) fn of(scenario: &Scenario) -> anyhow::Result<Model> {
             "the model knows a flat network only: use --topology flat, or leave --cost-only and --check-model out",
         ));
     }
-    Ok(Model {
-        line: scenario.fabric.line(),
-        compute: scenario.compute.clone(),
-    })
+    Ok(scenario.compute.model(scenario.fabric.line()))
 }
 
 /// The model's row of a method, with the simulator's result if there is one.
@@ -62,7 +62,11 @@ pub(super) fn row(
     (name, algorithm): (&str, &dyn Algorithm),
     simulated: Option<&Row>,
 ) -> anyhow::Result<ModelRow> {
-    let (model, workers) = (of(scenario)?, scenario.fabric.workers());
+    let (mut model, workers) = (of(scenario)?, scenario.fabric.workers());
+    if let Some(path) = &args.measured {
+        let choice = Choice::new(name, Options::default())?;
+        model.gamma = tune::read(path)?.gammas().of(&choice);
+    }
     let predicted = model.predict(algorithm, workers, &scenario.layouts, scenario.density);
     let Predicted {
         step,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use spardl::AUTO;
 use spardl_algos::{Residual, Sag};
 use spardl_core::Algorithm;
 use spardl_nets::Recipe;
@@ -14,7 +15,6 @@ use spardl_train::schedule::LearningRate;
 
 use super::config::{Config, LrSchedule, MOST_THREADS, MOST_WORKERS, NonFinite};
 use crate::job;
-use crate::launch;
 use crate::method::{self, MethodArgs};
 use crate::output::bad_request;
 
@@ -64,7 +64,8 @@ impl Config {
 
     /// How long workers wait for each other.
     pub(crate) fn patience(&self) -> anyhow::Result<Duration> {
-        launch::deadline(self.deadline)
+        let seconds = positive("deadline", self.deadline)?;
+        Ok(Duration::from_secs_f64(seconds.min(1e9)))
     }
 
     /// What has to be the same on all ranks.
@@ -99,6 +100,25 @@ impl Config {
             },
             level: self.tokens,
             size: self.image_size,
+        }
+    }
+
+    /// The method; none when it is chosen once the workers are there.
+    pub(crate) fn named_algorithm(&self) -> anyhow::Result<Option<Box<dyn Algorithm>>> {
+        if self.method != AUTO {
+            return self.algorithm().map(Some);
+        }
+        let usual = Self::default();
+        let is_plain = self.teams == usual.teams
+            && self.sag == usual.sag
+            && self.residual == usual.residual
+            && self.value_type == usual.value_type
+            && self.set.is_empty();
+        match is_plain {
+            true => Ok(None),
+            false => Err(bad_request(
+                "--method auto chooses a method with its options: leave out --teams, --sag, --residual, --value-type and --set",
+            )),
         }
     }
 
@@ -159,6 +179,7 @@ impl Config {
                 factor: positive("lr-factor", self.lr_factor)?,
             },
             density: self.density.clone(),
+            exchange_budget: self.exchange_budget,
             dense_epochs: from_zero("warmup-epochs", self.warmup_epochs)?,
             dense_below_dims: self.dense_below_dims,
             optimiser: self.optimiser()?,

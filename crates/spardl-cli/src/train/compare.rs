@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use spardl::AUTO;
 use spardl_algos::{Residual, registry};
 use spardl_core::ValueType;
 use spardl_train::TrainError;
@@ -12,17 +13,16 @@ use spardl_train::schedule::DensitySchedule;
 
 use super::advice::FailedRun;
 use super::args::TrainArgs;
-use super::config::{Config, LARGEST, WORKERS};
+use super::config::{Config, LARGEST};
 use super::link::Link;
-use super::report::{self, Report};
+use super::report;
 use super::table::{self, Row};
 use super::training_run::TrainingRun;
 use super::watch::{Console, Point};
-use super::{conclude, defaults, introduce, results, stop, with_job};
+use super::{remove_results, save_config, save_summary, stop, with_job};
 use crate::job::{Job, all_ready};
 use crate::method;
 use crate::output::{AlreadyReported, bad_request, complain, print, say};
-use crate::screen::stdout_width;
 
 /// Train the same network with several methods and put the results side by side.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,7 +30,7 @@ use crate::screen::stdout_width;
         spardl compare --methods dense,spardl,ok-topk,exdyna --dnn resnet20 --dataset cifar10 --data-dir data --max-epochs 5 --out compared\n  \
         spardl compare --methods dense,spardl --seeds 1,2,3 --dnn lenet --dataset mnist --data-dir data --max-epochs 2")]
 pub(crate) struct CompareArgs {
-    /// Methods, comma-separated, or all. NAME@D is NAME with density D, NAME/RULE is NAME with that residual rule.
+    /// Methods, comma-separated, or all; auto: the one that `spardl tune` picks here. NAME@D is NAME with density D, NAME/RULE is NAME with that residual rule.
     #[arg(
         long,
         default_value = "dense,spardl,ok-topk,exdyna",
@@ -81,23 +81,25 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
 }
 
 /// What `spardl train` alone does.
-pub(super) fn show(link: Link) -> anyhow::Result<()> {
+pub(super) fn show() -> anyhow::Result<()> {
     let config = Config {
-        workers: Some(WORKERS),
+        workers: Some(4),
         ..TrainArgs::default().resolve()?
     };
     let args = CompareArgs {
         methods: "dense,spardl".to_owned(),
         seeds: Vec::new(),
         target_accuracy: Some(0.9),
-        link,
+        link: Link::default(),
         train: TrainArgs::default(),
     };
-    say("A small network learns generated images on 4 workers, twice:");
-    say("with the whole gradient (dense), then with 1 % of it (spardl).");
+    say(
+        "Training a small network on generated images with 4 workers, twice: with the whole gradient, then with 1 % of it (SparDL).",
+    );
     compare(config.clone(), &Plan::new(&args, &config)?, None)?;
     say(
-        "Here workers share memory, so times hardly differ. Next: spardl train --help, spardl compare --help",
+        "SparDL sends a fraction of the bytes for about the same accuracy. On this machine workers share memory, so time hardly \
+         differs; the columns for 1 Gbit/s say what a network makes of it. Next: spardl train --help, spardl compare --help",
     );
     Ok(())
 }
@@ -196,13 +198,16 @@ impl Variant {
             Some((name, density)) => (name, Some(density)),
             None => (rest, None),
         };
-        let (entry, _) = registry::find(name).map_err(bad_request)?;
-        if let Some(rule) = rule.filter(|_| entry.name != "spardl") {
+        let family = match name {
+            AUTO => AUTO,
+            name => registry::find(name).map_err(bad_request)?.0.name,
+        };
+        if let Some(rule) = rule.filter(|_| family != "spardl") {
             return Err(bad_request(format!(
                 "--methods {asked}: only spardl has residual rules: leave out /{rule}"
             )));
         }
-        if density.is_some() && entry.name.starts_with("dense") {
+        if density.is_some() && family.starts_with("dense") {
             return Err(bad_request(format!(
                 "--methods {asked}: {name} reduces whole gradients: leave out the density"
             )));
@@ -217,10 +222,17 @@ impl Variant {
     }
 
     fn config(&self, base: &Config, seed: u64) -> Config {
+        let usual = Config::default();
+        // What is chosen brings its own options; those asked for are the other methods'.
+        let options = if self.method == AUTO { &usual } else { base };
         Config {
+            teams: options.teams,
+            sag: options.sag,
+            value_type: options.value_type,
+            set: options.set.clone(),
             method: self.method.clone(),
             density: self.density.clone().unwrap_or_else(|| base.density.clone()),
-            residual: self.residual.unwrap_or(base.residual),
+            residual: self.residual.unwrap_or(options.residual),
             seed,
             ..base.clone()
         }
@@ -245,20 +257,19 @@ impl Planned<'_> {
     /// Trains and writes into `out`; `None` on ranks that have nothing to show.
     fn train(
         &self,
-        place: &str,
         out: Option<&Path>,
         job: Option<&mut Job>,
         prints: bool,
     ) -> anyhow::Result<Option<Ended>> {
-        results::begin(out, &self.run.config, false)?;
-        let mut console = Console::new(&self.name, out).at(place);
+        save_config(out, &self.run.config.to_toml()?)?;
+        let mut console = Console::new(&self.name, out);
         let summary = self.run.train(job, &mut console)?;
         stop::concluded(&summary, &self.run.config, prints)?;
         if !prints {
             return Ok(None);
         }
         if let Some(dir) = out {
-            results::save_summary(dir, &self.run.config, &summary)?;
+            save_summary(dir, &summary)?;
         }
         Ok(Some(Ended {
             label: self.label.to_owned(),
@@ -275,16 +286,14 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
     // Everything is checked before the first long run.
     let runs = plan.runs(&base, &first)?;
     if prints {
-        introduce(&first)?;
-        let clear = |dir| results::clear(dir, false);
-        plan.out.as_deref().map_or(Ok(()), clear)?;
+        say(&format!("# {}, {}", base.dnn, first.about_data()));
+        plan.out.as_deref().map_or(Ok(()), remove_results)?;
     }
     let (mut ended, mut failed) = (Vec::new(), Vec::new());
-    for (i, run) in runs.iter().enumerate() {
-        let place = format!("[{}/{}]", i + 1, runs.len());
+    for run in &runs {
         let out = plan.out.as_ref().filter(|_| prints);
         let out = out.map(|dir| dir.join(run.name.replace([' ', '/', '@'], "-")));
-        match run.train(&place, out.as_deref(), job.as_deref_mut(), prints) {
+        match run.train(out.as_deref(), job.as_deref_mut(), prints) {
             Ok(done) => ended.extend(done),
             Err(error) if is_own(&error) => {
                 if prints {
@@ -297,7 +306,7 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
     }
     let shown = match ended.is_empty() {
         true => Ok(()),
-        false => finish(&base, plan, &ended),
+        false => conclude(&base, plan, &ended),
     };
     shown.and(verdict(&failed, runs.len(), job))
 }
@@ -331,7 +340,7 @@ fn verdict(failed: &[&str], runs: usize, job: Option<&mut Job>) -> anyhow::Resul
 }
 
 /// Shows and saves the runs that ended.
-fn finish(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
+fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
     let mut rows: Vec<Row> = Vec::new();
     for variant in &plan.variants {
         let runs: Vec<&Summary> = ended
@@ -349,9 +358,7 @@ fn finish(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
     if let Some(dir) = &plan.out {
         save(dir, plan, base, ended, &rows)?;
     }
-    print(&table::text(&rows, plan.link, stdout_width()))?;
-    conclude(&rows, plan.link);
-    Ok(())
+    print(&table::text(&rows, plan.link))
 }
 
 /// Saves table, curves and page; done before anything is printed, as a closed stdout must not take the results with it.
@@ -363,27 +370,19 @@ fn save(
     rows: &[Row],
 ) -> anyhow::Result<()> {
     save_rows(dir, rows)?;
-    let methods = rows.iter().map(|row| {
-        let runs = ended.iter().filter(|run| run.label == row.method);
-        let runs = runs.map(|run| report::Run {
-            summary: &run.summary,
-            curve: &run.curve,
-        });
-        report::Method {
-            name: &row.method,
-            runs: runs.collect(),
+    let mut curves: Vec<report::Run<'_>> = Vec::new();
+    for run in ended {
+        // One curve per method: that of its first seed.
+        if curves.iter().all(|curve| curve.name != run.label) {
+            curves.push(report::Run {
+                name: run.label.clone(),
+                summary: &run.summary,
+                curve: &run.curve,
+            });
         }
-    });
-    let report = Report {
-        title: "spardl compare",
-        methods: methods.collect(),
-        rows,
-        link: plan.link,
-        settings: defaults::unusual(base)?,
-        more_tables: Vec::new(),
-        more_charts: Vec::new(),
-    };
-    report.save(dir)?;
+    }
+    let text = base.to_toml()?;
+    report::save(dir, "spardl compare", &text, &curves, rows, plan.link)?;
     say(&format!("written to {}", dir.display()));
     Ok(())
 }

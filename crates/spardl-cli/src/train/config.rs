@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{ArgAction, Args, Command, FromArgMatches};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use spardl::Budget;
 use spardl_algos::{Residual, Sag};
 use spardl_core::ValueType;
 use spardl_train::buckets;
@@ -16,9 +17,6 @@ use spardl_train::schedule::DensitySchedule;
 
 /// The largest integer of TOML, in which a configuration is saved.
 pub(crate) const LARGEST: u64 = i64::MAX as u64;
-
-/// Workers when nobody says how many.
-pub(crate) const WORKERS: u32 = 4;
 
 /// Threads of this process that are workers, and threads of a worker: more are a slip of the finger.
 pub(crate) const MOST_WORKERS: u32 = 4096;
@@ -31,7 +29,6 @@ pub(crate) struct Config {
     /// The network: see 'spardl train --list' [default: the first one there that knows the data set].
     #[arg(
         long,
-        visible_alias = "model",
         value_name = "NAME",
         help_heading = "Job",
         default_value = "mlp",
@@ -59,7 +56,6 @@ pub(crate) struct Config {
     /// Passes over the data [default: by network and data set, see --list].
     #[arg(
         long,
-        visible_alias = "epochs",
         value_name = "N",
         help_heading = "Job",
         default_value_t = 10,
@@ -91,7 +87,7 @@ pub(crate) struct Config {
     #[arg(long, value_name = "N", help_heading = "Job", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=LARGEST))]
     pub(crate) seed: u64,
 
-    /// The method of the registry by which gradients are reduced (see 'spardl list').
+    /// The method of the registry by which gradients are reduced (see 'spardl list'); auto: the fastest here, as 'spardl tune' says.
     #[arg(
         long,
         value_name = "NAME",
@@ -99,14 +95,24 @@ pub(crate) struct Config {
         default_value = "dense"
     )]
     pub(crate) method: String,
-    /// The part of the entries an update should have, or a schedule EPOCH:DENSITY,.., or ramp:D: 1/4, 1/16, .. down to D.
+    /// The part of the entries an update should have, or a schedule EPOCH:DENSITY,.., or ramp:D: 1/4, 1/16, .. down to D, or auto:
+    /// as much as --exchange-budget allows, between auto:LEAST..MOST.
     #[arg(
         long,
-        value_name = "D|E:D,..|ramp:D",
+        value_name = "D|E:D,..|ramp:D|auto",
         help_heading = "Reduction",
         default_value = "0.01"
     )]
     pub(crate) density: DensitySchedule,
+    /// With --density auto: what the exchange of a step may take, as a time (20ms) or as a part of the time that the gradient takes.
+    #[arg(
+        long,
+        value_name = "TIME|PART",
+        help_heading = "Reduction",
+        default_value = "0.67"
+    )]
+    #[serde(with = "text")]
+    pub(crate) exchange_budget: Budget,
     /// Epochs in which the whole gradient is reduced, before the method begins.
     #[arg(
         long,
@@ -168,7 +174,6 @@ pub(crate) struct Config {
     /// The learning rate [default: by network and data set, see --list].
     #[arg(
         long,
-        visible_alias = "learning-rate",
         value_name = "X",
         help_heading = "Optimiser",
         default_value_t = 0.02,

@@ -1,6 +1,8 @@
-//! What a step would take on a network, from what it sends: the model that the methods' costs are stated in.
+//! What a step would take on a network, from what it sent and computed here: alpha and beta of the network that was asked for,
+//! gamma as measured in the run.
 
-use spardl_train::record::{EpochRecord, Summary, Traffic};
+use spardl_core::Line;
+use spardl_train::record::Summary;
 
 /// A network: every worker sends and receives at this rate, a message costs this latency.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -33,33 +35,30 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Seconds of an epoch: what rank 0 computed and selected here, and messages and bytes on this network.
-    pub(crate) fn seconds(&self, epoch: &EpochRecord) -> f64 {
-        let totals = &epoch.totals;
-        let local = totals.compute + totals.select + totals.merge + totals.apply;
-        local + self.transfer_seconds(&epoch.traffic)
-    }
-
-    /// Seconds of messages and bytes, one after the other, of the worker that has the most.
-    pub(crate) fn transfer_seconds(&self, traffic: &Traffic) -> f64 {
-        traffic.path_messages as f64 * self.latency_us / 1e6
-            + traffic.path_bytes as f64 * 8.0 / (self.gbits * 1e9)
-    }
-
-    /// Seconds of a step.
+    /// Seconds of a step: what rank 0 computed and selected here, and messages and bytes on this network.
     pub(crate) fn step_seconds(&self, summary: &Summary) -> f64 {
-        let seconds: f64 = summary.epochs.iter().map(|epoch| self.seconds(epoch)).sum();
-        seconds / summary.totals().steps.max(1) as f64
+        let totals = summary.totals();
+        let local = totals.compute + totals.select + totals.merge + totals.apply;
+        local / totals.steps.max(1) as f64 + self.exchange_seconds(summary)
     }
 
-    /// Seconds of a step's messages and bytes.
+    /// Seconds of a step's messages and bytes, one after the other, of the worker that has the most.
     pub(crate) fn exchange_seconds(&self, summary: &Summary) -> f64 {
-        self.transfer_seconds(&summary.traffic()) / summary.totals().steps.max(1) as f64
+        let traffic = summary.traffic();
+        let nanos = self.line().time(traffic.path_messages, traffic.path_bytes);
+        nanos as f64 / 1e9 / summary.totals().steps.max(1) as f64
+    }
+
+    fn line(&self) -> Line {
+        Line {
+            latency: (self.latency_us * 1e3).round() as u64,
+            bandwidth: (self.gbits * 1e9).round().max(1.0) as u64,
+        }
     }
 }
 
 impl std::fmt::Display for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} Gbit/s and {} us", self.gbits, self.latency_us)
+        write!(f, "{} Gbit/s, {} us", self.gbits, self.latency_us)
     }
 }

@@ -4,19 +4,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use anyhow::anyhow;
-use spardl_core::Algorithm;
+use spardl_core::{Algorithm, Layout};
 use spardl_drive::{Transport, run_workers};
 use spardl_train::record::{Summary, Unwatched, Watch};
-use spardl_train::{Data, Run, Settings, data, train_until};
+use spardl_train::{Data, Run, Settings, buckets, data, train_until};
 
 use super::advice::{FailedRun, explain, explain_data};
-use super::config::{Config, WORKERS};
+use super::config::Config;
 use super::engine::Engine;
 use super::existing_checkpoints;
 use super::stop::on_signals;
 use crate::job::{Job, neighbours};
 use crate::memory::{available, gigabytes};
 use crate::output::bad_request;
+use crate::tune::auto::{self, CacheArgs};
 
 /// Arrays as long as the gradient that a worker needs: parameters twice (ours and the engine's), gradient twice, velocity,
 /// residual twice, a dense update. What a pass keeps of every layer comes on top, and grows with the batch.
@@ -26,7 +27,8 @@ const ARRAYS: u64 = 8;
 pub(crate) struct TrainingRun {
     pub(crate) config: Config,
     settings: Settings,
-    method: Arc<dyn Algorithm>,
+    /// None: it is chosen once the workers are there.
+    method: Option<Arc<dyn Algorithm>>,
     data: Data,
     engine: Engine,
     /// Set by a signal that asks the run to end.
@@ -39,7 +41,7 @@ impl TrainingRun {
         let settings = config.settings(resume)?;
         // A large data set takes minutes to open: a name with a typo is refused before.
         let engine = Engine::new(&config.dnn, config.device)?;
-        let method = config.algorithm()?.into();
+        let method = config.named_algorithm()?.map(Arc::from);
         existing_checkpoints::check(&config, resume)?;
         let data = data::open(&config.dataset, &config.request()).map_err(explain_data)?;
         Ok(Self {
@@ -56,7 +58,7 @@ impl TrainingRun {
     pub(crate) fn again(&self, config: Config) -> anyhow::Result<Self> {
         Ok(Self {
             settings: config.settings(false)?,
-            method: config.algorithm()?.into(),
+            method: config.named_algorithm()?.map(Arc::from),
             data: self.data.clone(),
             engine: self.engine,
             stop: Arc::clone(&self.stop),
@@ -82,7 +84,7 @@ impl TrainingRun {
         let layout = self.engine.layout(&self.config, &self.data.task)?;
         let here = match job.as_deref_mut() {
             Some(job) => neighbours(job)?,
-            None => self.config.workers.unwrap_or(WORKERS),
+            None => self.config.workers.unwrap_or(4),
         };
         let optimiser = &self.settings.optimiser;
         let arrays = ARRAYS
@@ -90,17 +92,44 @@ impl TrainingRun {
             + u64::from(optimiser.factor_masking)
             + u64::from(optimiser.rule.is_adam());
         fits(u64::from(layout.len()) * arrays, here.into(), available())?;
+        let method = match &self.method {
+            Some(method) => Arc::clone(method),
+            None => self.choose(&layout, job.as_deref_mut(), watch)?,
+        };
         let Some(job) = job else {
-            return self.train_threads(watch);
+            return self.train_threads(&method, watch);
         };
         match job.prints() {
-            true => self.train_one(job.transport(), watch),
-            false => self.train_one(job.transport(), &mut Unwatched),
+            true => self.train_one(&method, job.transport(), watch),
+            false => self.train_one(&method, job.transport(), &mut Unwatched),
         }
     }
 
-    fn train_threads(&self, watch: &mut (dyn Watch + Send)) -> anyhow::Result<Summary> {
-        let workers = self.config.workers.unwrap_or(WORKERS);
+    /// What the tuner picks for the buckets of this network, at the density that training begins with.
+    fn choose(
+        &self,
+        layout: &Layout,
+        mut job: Option<&mut Job>,
+        watch: &mut (dyn Watch + Send),
+    ) -> anyhow::Result<Arc<dyn Algorithm>> {
+        let settings = &self.settings;
+        let cut = buckets::cut(layout, settings.bucket_elements, settings.dense_below_dims);
+        let tuner = auto::tuner(&CacheArgs::default(), job.as_deref()).timeout(settings.timeout);
+        let (workers, density) = (self.config.workers.unwrap_or(4), settings.density.at(0.0));
+        let tuning = auto::choose(&tuner, workers, &cut, density, job.as_deref_mut())?;
+        if job.is_none_or(|job| job.prints()) {
+            auto::complain_about_cache(&tuning);
+            watch.note(&format!("auto: {}", tuning.in_words()));
+        }
+        Ok(Arc::clone(tuning.best().algorithm()))
+    }
+
+    fn train_threads(
+        &self,
+        method: &Arc<dyn Algorithm>,
+        watch: &mut (dyn Watch + Send),
+    ) -> anyhow::Result<Summary> {
+        let workers = self.config.workers.unwrap_or(4);
         let watch = Mutex::new(Some(watch));
         let results = run_workers(workers, |transport| {
             let mine = match transport.world().rank().get() {
@@ -108,8 +137,8 @@ impl TrainingRun {
                 _ => None,
             };
             match mine {
-                Some(watch) => self.train_one(transport, watch),
-                None => self.train_one(transport, &mut Unwatched),
+                Some(watch) => self.train_one(method, transport, watch),
+                None => self.train_one(method, transport, &mut Unwatched),
             }
         })?;
         let secondary = |error: &anyhow::Error| {
@@ -139,13 +168,14 @@ impl TrainingRun {
 
     fn train_one<T: Transport>(
         &self,
+        method: &Arc<dyn Algorithm>,
         transport: T,
         watch: &mut dyn Watch,
     ) -> anyhow::Result<Summary> {
         let mut model = self.engine.model(&self.config, &self.data.task)?;
         let run = Run {
             settings: &self.settings,
-            method: self.method.clone(),
+            method: Arc::clone(method),
             data: &self.data,
         };
         let stop = || self.stop.load(Relaxed);

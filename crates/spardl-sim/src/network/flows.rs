@@ -229,12 +229,12 @@ impl Flows {
 
 #[cfg(test)]
 mod tests {
-    use spardl_core::Rank;
+    use spardl_core::{Line, Rank};
     use spardl_drive::{News, Stamp};
 
     use super::*;
     use crate::path::Path;
-    use crate::topology::{Fabric, Line, Topology};
+    use crate::topology::{Fabric, Topology};
 
     /// A byte per nanosecond.
     const LINE: Line = Line {

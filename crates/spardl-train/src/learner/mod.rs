@@ -5,7 +5,9 @@ mod save;
 
 use std::time::{Duration, Instant};
 
-use spardl::{Error, OnNonFinite, Outcome, Reducer, Report, Transport, Update, World};
+use spardl::{
+    DensityControl, Error, Looked, OnNonFinite, Outcome, Reducer, Report, Transport, Update, World,
+};
 
 use crate::buckets;
 use crate::data::Prepared;
@@ -135,6 +137,19 @@ impl<'a, T: Transport> Learner<'a, T> {
     /// What all workers say, in rank order.
     pub(crate) fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, TrainError> {
         Ok(self.reducer.gather(mine)?)
+    }
+
+    /// Measures what a density will take.
+    pub(crate) fn prepare(&mut self, control: &mut DensityControl) -> Result<(), TrainError> {
+        Ok(control.learn(&mut self.reducer)?)
+    }
+
+    /// After a step that was noted: agrees on the density of the next ones, when that is due.
+    pub(crate) fn adjust(
+        &mut self,
+        control: &mut DensityControl,
+    ) -> Result<Option<Looked>, TrainError> {
+        Ok(control.adjust(&mut self.reducer)?)
     }
 
     /// One step: the gradient of a batch, its reduction with all workers, the optimiser.

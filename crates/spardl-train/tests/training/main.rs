@@ -1,5 +1,6 @@
 //! The training loop over threads, with a model small enough to be checked by hand.
 
+mod by_time;
 mod checkpoints;
 mod laws;
 mod softmax;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use std::sync::Arc;
 
-use spardl::{Algorithm, Density, OnNonFinite, Options, Transport, registry, run_workers};
+use spardl::{Algorithm, Budget, Density, OnNonFinite, Options, Transport, registry, run_workers};
 use spardl_train::checkpoint::Checkpoints;
 use spardl_train::events::EventsError;
 use spardl_train::optimiser;
@@ -36,6 +37,7 @@ fn settings() -> Settings {
         seed: 3,
         learning_rate: LearningRate::constant(0.05),
         density: constant(0.02),
+        exchange_budget: Budget::default(),
         dense_epochs: 0.0,
         dense_below_dims: 0,
         optimiser: optimiser::Options {

@@ -1,6 +1,7 @@
 //! A repeated all-reduce of one gradient, as one bucket or several: the paved path.
 
 mod restore;
+mod watch;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::builder::{Builder, Op};
 use crate::{Error, Report};
 
 pub use restore::Restored;
+pub(crate) use watch::Watch;
 
 /// One worker's side of a repeated all-reduce.
 ///
@@ -37,6 +39,8 @@ pub struct Reducer<T> {
     waiting: Vec<Vec<f32>>,
     /// The buckets that have an update in the current step.
     updated: Vec<usize>,
+    /// When the method was chosen here: what is expected of it.
+    watch: Option<Watch>,
 }
 
 /// Where the current step is.
@@ -53,7 +57,8 @@ enum Stage {
 }
 
 impl Reducer<()> {
-    /// Starts to make a reducer that uses this method of the [`registry`](crate::registry).
+    /// Starts to make a reducer that uses this method of the [`registry`](crate::registry), or with `auto` the one that is fastest
+    /// here: see [`Builder::tuner`].
     pub fn builder(method: &str) -> Builder {
         Builder::named(method)
     }
@@ -87,7 +92,13 @@ impl<T: Transport> Reducer<T> {
             warming_up: dense_steps > 0,
             stage: Stage::Idle,
             step: 0,
+            watch: None,
         }
+    }
+
+    /// The same, with its choice watched.
+    pub(crate) fn watched(self, watch: Option<Watch>) -> Self {
+        Self { watch, ..self }
     }
 
     /// Replaces the gradient (all buckets, one after the other) by the update of all workers; what is not delivered stays in
@@ -153,7 +164,8 @@ impl<T: Transport> Reducer<T> {
             Stage::Idle if self.warming_up && self.step >= self.dense_steps => {
                 self.end_warm_up()?
             }
-            Stage::Idle | Stage::Begun => {}
+            Stage::Idle => self.look_at_times()?,
+            Stage::Begun => {}
             Stage::Undecided | Stage::Dropped => return Err(self.out_of_turn("begin")),
         }
         let (gradient, waiting) = (gradient.into(), &self.waiting[bucket]);
@@ -200,7 +212,11 @@ impl<T: Transport> Reducer<T> {
         let nnz = done.clone().map(|bucket| self.driver.update(bucket).nnz());
         let len = done.map(|bucket| self.layouts[bucket.index()].len() as usize);
         let (nnz, len) = (nnz.sum(), len.sum());
-        Ok(Report::new(report, nnz, len, self.world().size()))
+        let report = Report::new(report, nnz, len, self.world().size());
+        if let Some(watch) = self.watch.as_mut().filter(|_| !self.warming_up) {
+            watch.note(&report);
+        }
+        Ok(report)
     }
 
     /// Keeps the step that was waited for: what was not delivered is the new residual. A bucket that was skipped keeps the
@@ -310,6 +326,11 @@ impl<T: Transport> Reducer<T> {
     /// The number of buckets.
     pub const fn buckets(&self) -> usize {
         self.layouts.len()
+    }
+
+    /// The tensors of the buckets.
+    pub fn layouts(&self) -> &[Layout] {
+        &self.layouts
     }
 
     /// Where a bucket is in the gradient.

@@ -80,7 +80,7 @@ impl<T: Transport> Reducer<T> {
     }
 
     /// Cuts what waits in other buckets into these.
-    fn restore_residual(&mut self, saved: &[SavedBucket]) -> Result<(), Error> {
+    pub(super) fn restore_residual(&mut self, saved: &[SavedBucket]) -> Result<(), Error> {
         let mut all = Vec::with_capacity(self.len());
         for SavedBucket { len, state } in saved {
             let end = all.len() + *len as usize;

@@ -1,0 +1,278 @@
+//! Which method is fastest here: measured, predicted, explained.
+//!
+//! [`Tuner::tune`] measures what messages take between the workers of a transport (alpha and beta) and what a method's own work
+//! costs on them (gamma), and takes the least predicted time over every method that loses nothing, the dense ones included. The
+//! decision itself, [`rank`], is a function of these numbers alone.
+//!
+//! ```
+//! use spardl::tune::Tuner;
+//! use spardl::{Density, Layout, run_workers};
+//!
+//! let tunings = run_workers(2, |mut transport| {
+//!     Tuner::new().tune(&mut transport, &[Layout::flat(20_000)], Density::new(0.01)?)
+//! })?;
+//! for tuning in tunings {
+//!     println!("{}", tuning?); // a table, and the choice in words
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod choice;
+pub(crate) mod measure;
+mod measurement;
+mod tuning;
+
+use std::any::type_name;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use spardl_core::{Density, Gamma, Layout, Line, Model};
+use spardl_drive::driver::DEFAULT_TIMEOUT;
+use spardl_drive::{DriveError, Transport, gather, measure_line};
+use spardl_kernels::Level;
+
+use crate::Error;
+
+pub use choice::{Choice, Gammas, Kind, Ranked, Space, rank};
+pub use measurement::{Conditions, Measurement, MeasurementError};
+pub use tuning::Tuning;
+
+/// How a method is chosen.
+#[derive(Clone, Debug)]
+pub struct Tuner {
+    space: Space,
+    host: String,
+    cache: Option<PathBuf>,
+    factor: f64,
+    every: u64,
+    timeout: Duration,
+    every_method: bool,
+}
+
+impl Default for Tuner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tuner {
+    /// A tuner of everything in [`Space::default`], without a cache.
+    pub fn new() -> Self {
+        Self {
+            space: Space::default(),
+            host: String::new(),
+            cache: None,
+            factor: 3.0,
+            every: 100,
+            timeout: DEFAULT_TIMEOUT,
+            every_method: false,
+        }
+    }
+
+    /// What it chooses from.
+    #[must_use]
+    pub fn space(mut self, space: Space) -> Self {
+        self.space = space;
+        self
+    }
+
+    /// The name of this machine: what was measured on others is not taken from the cache.
+    #[must_use]
+    pub fn host(mut self, host: &str) -> Self {
+        host.clone_into(&mut self.host);
+        self
+    }
+
+    /// A file in which rank 0 keeps what was measured, with the conditions that it holds for: number of workers, lengths of the
+    /// buckets, density, transport, hosts, SIMD level, version. Under the same conditions nothing is measured again.
+    #[must_use]
+    pub fn cache(mut self, path: impl Into<PathBuf>) -> Self {
+        self.cache = Some(path.into());
+        self
+    }
+
+    /// A [`Reducer`](crate::Reducer) chooses again when its steps take so many times longer, or shorter, than expected. Default:
+    /// 3; below 1 it never does.
+    #[must_use]
+    pub const fn factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// Steps from one look at the times to the next. Default: 100.
+    #[must_use]
+    pub const fn every(mut self, steps: u64) -> Self {
+        self.every = steps;
+        self
+    }
+
+    /// How long to wait for a peer. Default: 300 seconds.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Measures the local work of every method, not only of those that may win on this network.
+    #[must_use]
+    pub const fn every_method(mut self, every: bool) -> Self {
+        self.every_method = every;
+        self
+    }
+
+    pub(crate) const fn watched(&self) -> (f64, u64) {
+        (self.factor, self.every)
+    }
+
+    /// Chooses, the same on all workers. All must call it with the same arguments, with nothing in flight.
+    ///
+    /// # Errors
+    /// When a peer is lost or late.
+    pub fn tune<T: Transport + ?Sized>(
+        &self,
+        transport: &mut T,
+        layouts: &[Layout],
+        density: Density,
+    ) -> Result<Tuning, Error> {
+        let conditions = self.conditions(transport, layouts, density)?;
+        let mut note = None;
+        let known = match &self.cache {
+            None => None,
+            Some(path) => {
+                let read = (transport.world().rank().get() == 0)
+                    .then(|| measurement::read(path, &conditions));
+                let (known, complaint) = read.unwrap_or_default();
+                note = complaint;
+                let said = known.map_or_else(Vec::new, |known| known.to_json().into_bytes());
+                let said = self.word_of_first(transport, &said)?;
+                Measurement::from_json(&said).ok()
+            }
+        };
+        if let Some(known) = known {
+            return Tuning::new(&self.space, (layouts, density), known, true);
+        }
+        let measured = self.measure(transport, layouts, density, conditions)?;
+        if let Some(path) = self
+            .cache
+            .as_ref()
+            .filter(|_| note.is_none() && transport.world().rank().get() == 0)
+        {
+            note = measurement::write(path, &measured).err();
+        }
+        Tuning::new(&self.space, (layouts, density), measured, false)
+            .map(|tuning| tuning.with_note(note))
+    }
+
+    /// As [`Tuner::tune`], whatever the cache has.
+    ///
+    /// # Errors
+    /// As [`Tuner::tune`].
+    pub fn tune_anew<T: Transport + ?Sized>(
+        &self,
+        transport: &mut T,
+        layouts: &[Layout],
+        density: Density,
+    ) -> Result<Tuning, Error> {
+        let conditions = self.conditions(transport, layouts, density)?;
+        let measured = self.measure(transport, layouts, density, conditions)?;
+        Tuning::new(&self.space, (layouts, density), measured, false)
+    }
+
+    fn conditions<T: Transport + ?Sized>(
+        &self,
+        transport: &mut T,
+        layouts: &[Layout],
+        density: Density,
+    ) -> Result<Conditions, Error> {
+        let mine = format!("{} {}", self.host, Level::best().name());
+        let all = gather(transport, mine.as_bytes(), self.timeout).map_err(DriveError::from)?;
+        let mut hosts: Vec<String> = Vec::new();
+        for host in all.iter().map(|host| String::from_utf8_lossy(host)) {
+            hosts.push(host.trim().to_owned());
+        }
+        Ok(Conditions {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            workers: transport.world().size(),
+            lengths: layouts.iter().map(Layout::len).collect(),
+            density: density.to_string(),
+            transport: type_name::<T>().to_owned(),
+            hosts,
+            values: self.space.values.iter().map(ToString::to_string).collect(),
+            every_method: self.every_method,
+        })
+    }
+
+    /// Measures alpha and beta, then the gamma of every method that may still win with it.
+    fn measure<T: Transport + ?Sized>(
+        &self,
+        transport: &mut T,
+        layouts: &[Layout],
+        density: Density,
+        conditions: Conditions,
+    ) -> Result<Measurement, Error> {
+        let workers = transport.world().size();
+        let line = measure_line(transport, self.timeout).map_err(DriveError::from)?;
+        let len = measure::probe_len(line, layouts);
+        let mut measured = Measurement::new(conditions, line);
+        let mut best = u64::MAX;
+        for (choice, network) in self.by_network(transport, layouts, density, line)? {
+            if network >= best && !self.every_method {
+                break;
+            }
+            let (algorithm, probe) = (&**choice.algorithm(), (len, density));
+            let gamma = measure::probe(transport, algorithm, probe, line, self.timeout)?;
+            measured.set_gamma(&choice, gamma);
+            let estimates = choice.estimates(workers, layouts, density);
+            let predicted = Model::of_exchange(line, gamma).predict_from(&estimates);
+            best = best.min(predicted.exchange());
+        }
+        Ok(measured)
+    }
+
+    /// The choices in the order of what the network alone takes for them, as rank 0 computes it: all workers must look at the same
+    /// ones.
+    fn by_network<T: Transport + ?Sized>(
+        &self,
+        transport: &mut T,
+        layouts: &[Layout],
+        density: Density,
+        line: Line,
+    ) -> Result<Vec<(Choice, u64)>, Error> {
+        let workers = transport.world().size();
+        let choices = self.space.choices(workers)?;
+        let model = Model::of_exchange(line, Gamma::default());
+        let mut order: Vec<(u32, u64)> = (0..)
+            .zip(&choices)
+            .map(|(index, choice)| {
+                let estimates = choice.estimates(workers, layouts, density);
+                (index, model.predict_from(&estimates).exchange())
+            })
+            .collect();
+        order.sort_by_key(|(_, nanos)| *nanos);
+        let mine: Vec<u8> = order
+            .iter()
+            .flat_map(|(index, nanos)| [u64::from(*index).to_le_bytes(), nanos.to_le_bytes()])
+            .flatten()
+            .collect();
+        let said = self.word_of_first(transport, &mine)?;
+        let (numbers, _) = said.as_chunks::<8>();
+        let (pairs, _) = numbers.as_chunks::<2>();
+        let pairs = pairs.iter().filter_map(|[index, nanos]| {
+            let index = usize::try_from(u64::from_le_bytes(*index)).ok()?;
+            Some((choices.get(index)?.clone(), u64::from_le_bytes(*nanos)))
+        });
+        Ok(pairs.collect())
+    }
+
+    /// What rank 0 says.
+    fn word_of_first<T: Transport + ?Sized>(
+        &self,
+        transport: &mut T,
+        mine: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let first = transport.world().rank().get() == 0;
+        let said = if first { mine } else { &[] };
+        let mut all = gather(transport, said, self.timeout).map_err(DriveError::from)?;
+        Ok(all.swap_remove(0))
+    }
+}
