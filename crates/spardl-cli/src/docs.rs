@@ -7,14 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use spardl_algos::Options;
 use spardl_algos::registry::{self, Entry};
+use spardl_algos::{Options, Sag};
 use spardl_core::{Algorithm, Layout, World};
 use spardl_sim::gradient::layers;
 
 use crate::ablation;
 use crate::list::support_name;
 use crate::output::print;
+use crate::simulate::published::{Case, published};
 
 /// Which page to print.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,13 +38,19 @@ enum Page {
         /// The page with the tables.
         page: PathBuf,
     },
+    /// docs/accuracy-bytes.svg, from the tables of docs/experiments.md.
+    AccuracyBytes {
+        /// The page with the tables.
+        page: PathBuf,
+    },
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.page {
         Page::Algorithms => print(&algorithms()?),
         Page::Ablations { page } => print(&refreshed(&read(page)?)?),
-        Page::StepTime { page } => print(&bars::picture(&read(page)?)?),
+        Page::StepTime { page } => print(&bars::step_times(&read(page)?)?),
+        Page::AccuracyBytes { page } => print(&bars::accuracies(&read(page)?)?),
     }
 }
 
@@ -96,6 +103,7 @@ fn algorithms() -> anyhow::Result<String> {
             yes(any_p(&*algorithm)),
         )?;
     }
+    page.push_str(&expected_costs()?);
     page.push_str(
         "\n## Formulas\n\n| method | rounds | bytes sent by a worker |\n| --- | --- | --- |\n",
     );
@@ -107,6 +115,50 @@ fn algorithms() -> anyhow::Result<String> {
         page.push_str(&section(entry)?);
     }
     Ok(page)
+}
+
+/// What a usual step and the papers' formulas come to, beside the bounds above.
+fn expected_costs() -> anyhow::Result<String> {
+    let columns = WORKERS.map(|p| format!("usual, P = {p} | published, P = {p}"));
+    let mut text = format!(
+        "\n## Expected bytes\n\n\
+         The bounds above assume the worst that can be sent, and a method whose lists have no fixed length is far below them: with\n\
+         64 workers Ok-Topk's is above that of dense. Here is what a usual step sends. Per step and in MB, on the longest chain of\n\
+         messages. *Usual*: what `spardl list` calls typical, with f32 values, packed indices and headers. *Published*: the formula\n\
+         of the paper in words of 4 bytes, an index and a value for an entry, without headers (of Ok-Topk Eq. 1 to 3: from 2k to 6k\n\
+         of (P - 1)/P words); only for methods whose papers have one.\n\n\
+         | method | {} |\n| --- |{}\n",
+        columns.join(" | "),
+        " ---: |".repeat(2 * WORKERS.len())
+    );
+    for entry in registry::METHODS {
+        let algorithm = entry.build(&Options::default())?;
+        let costs = WORKERS
+            .iter()
+            .map(|&p| expected_cost(&*algorithm, p))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        writeln!(text, "| [{0}](#{0}) | {1} |", entry.name, costs.join(" | "))?;
+    }
+    Ok(text)
+}
+
+fn expected_cost(algorithm: &dyn Algorithm, workers: u32) -> anyhow::Result<String> {
+    let usual = algorithm.estimate(workers, &layers(ELEMENTS)?, K, 0).bytes as f64;
+    let case = Case {
+        workers,
+        elements: ELEMENTS.into(),
+        k: K as u64,
+        teams: 1,
+        sag: Sag::Auto,
+    };
+    let megabytes = |words: f64| format!("{:.2}", 4.0 * words / 1e6);
+    let published = published(algorithm.name(), case).map(|published| published.words);
+    let published = match published {
+        None => String::new(),
+        Some((least, most)) if least == most => megabytes(most),
+        Some((least, most)) => format!("{} - {}", megabytes(least), megabytes(most)),
+    };
+    Ok(format!("{:.2} | {published}", usual / 1e6))
 }
 
 fn section(entry: &Entry) -> anyhow::Result<String> {

@@ -17,6 +17,16 @@ pub(crate) enum TransportChoice {
     Mpi,
 }
 
+/// The seconds of --deadline.
+pub(crate) fn deadline(seconds: f64) -> anyhow::Result<Duration> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(limit) if !limit.is_zero() => Ok(limit),
+        _ => Err(bad_request(format!(
+            "--deadline {seconds:?} is not a number of seconds above zero and below 1e19"
+        ))),
+    }
+}
+
 /// What started the ranks of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Launcher {
@@ -190,7 +200,10 @@ pub(crate) fn connect(
     let ranks = job.world().size();
     match launcher.as_ref().and_then(|l| l.mismatch(ranks, &library)) {
         Some(message) => return Err(refuse(message)),
-        None => agree(&mut job, Ok(identity(command)))?,
+        None => {
+            let same = agree(&mut job, Ok(identity(command)));
+            job.conclude(same)?;
+        }
     }
     Ok(Some(job))
 }

@@ -21,8 +21,10 @@ mod memory;
 mod method;
 mod output;
 mod progress;
+mod screen;
 mod shell;
 mod simulate;
+mod stamp;
 #[cfg(feature = "train")]
 mod train;
 mod tune;

@@ -50,6 +50,17 @@ fn the_picture_of_step_times_shows_the_tables_of_the_page() {
     );
 }
 
+#[test]
+fn the_picture_of_accuracies_shows_the_tables_of_the_page() {
+    let (path, _) = page("experiments.md");
+    let (_, committed) = page("accuracy-bytes.svg");
+    assert!(
+        committed == spardl(&["docs", "accuracy-bytes", &path.to_string_lossy()]),
+        "docs/accuracy-bytes.svg is stale; refresh it with\n  \
+         cargo run --release -p spardl-cli -- docs accuracy-bytes docs/experiments.md > docs/accuracy-bytes.svg"
+    );
+}
+
 /// About a minute: `cargo test --release -p spardl-cli --test docs -- --ignored`.
 #[test]
 #[ignore = "runs all ablations at full size"]

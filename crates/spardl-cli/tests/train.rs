@@ -72,7 +72,7 @@ fn a_run_ends_with_a_table_and_leaves_its_files() {
     let table = String::from_utf8(output.stdout).expect("text");
     let (head, row) = table.split_once('\n').expect("two lines");
     assert!(
-        head.starts_with("method") && head.ends_with("identical"),
+        head.starts_with("method") && head.ends_with("same bits"),
         "{table}"
     );
     assert!(
@@ -104,6 +104,112 @@ fn a_run_ends_with_a_table_and_leaves_its_files() {
     );
     ends_well(&["train", "--config", config, "--out", out]);
     assert_eq!(summary(dir.path())["hash"], summary(again.path())["hash"]);
+}
+
+#[test]
+fn a_second_run_finds_nothing_of_the_first_in_its_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().to_str().expect("text");
+    let mut args = small(&["--methods", "dense,gtopk", "--out", out]);
+    args[0] = "compare";
+    ends_well(&args);
+    fs::write(dir.path().join("notes.txt"), "my own").expect("written");
+    ends_well(&small(&["--epochs", "1", "--out", out]));
+    let files = fs::read_dir(dir.path()).expect("the directory");
+    let names = files.map(|f| f.expect("a file").file_name().into_string().expect("text"));
+    let mut names: Vec<String> = names.filter(|name| !name.contains("tfevents")).collect();
+    names.sort();
+    let expected = [
+        "config.toml",
+        "epochs.jsonl",
+        "notes.txt",
+        "report.html",
+        "steps.jsonl",
+        "summary.json",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_summary_says_what_was_asked_for_and_adds_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().to_str().expect("text");
+    let output = ends_well(&small(&[
+        "--compression",
+        "--link-gbits",
+        "2",
+        "--out",
+        out,
+    ]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let saved = summary(dir.path());
+    assert_eq!(saved["config"]["method"], "spardl");
+    assert_eq!(saved["config"]["batch-size"], 8);
+    for name in ["command", "version", "machine", "date"] {
+        assert!(
+            saved[name].as_str().is_some_and(|text| !text.is_empty()),
+            "{name}"
+        );
+    }
+    let steps = lines(&dir.path().join("steps.jsonl"));
+    let epochs = lines(&dir.path().join("epochs.jsonl"));
+    let sum = |rows: &[Value], name: &str| -> f64 {
+        rows.iter().filter_map(|row| row[name].as_f64()).sum()
+    };
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
+    let totals: Vec<Value> = epochs.iter().map(|epoch| epoch["totals"].clone()).collect();
+    for (step, total, unit) in [
+        ("bytes_sent", "bytes_sent", 1.0),
+        ("samples", "samples", 1.0),
+        ("density", "density_sum", 1.0),
+        ("compute_ms", "compute_s", 1e3),
+        ("select_ms", "select_s", 1e3),
+        ("wait_ms", "wait_s", 1e3),
+    ] {
+        let whole = saved["totals"][total].as_f64().expect("a number");
+        assert!(near(sum(&steps, step), unit * whole), "{step}");
+        assert!(near(sum(&totals, total), whole), "{total}");
+    }
+    assert_eq!(saved["seconds"], epochs[1]["seconds"]);
+    assert_eq!(saved["test_accuracy"], epochs[1]["test_accuracy"]);
+    // What was asked for is said, what was not is not; and the two numbers that matter come last.
+    assert!(
+        said.contains("method = \"spardl\"") && !said.contains("seed ="),
+        "{said}"
+    );
+    let last: Vec<&str> = said.lines().rev().take(2).collect();
+    let last = [last[1], last[0]].join(" ");
+    assert!(
+        last.contains("per worker and step") && last.contains("at 2 Gbit/s"),
+        "{said}"
+    );
+}
+
+#[cfg(feature = "networks")]
+#[test]
+fn a_language_model_has_a_perplexity() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().to_str().expect("text");
+    let flags = [
+        "--dnn",
+        "bert-tiny",
+        "--workers",
+        "2",
+        "--train-samples",
+        "32",
+        "--test-samples",
+        "8",
+    ];
+    let flags = [&["train"][..], &flags, &["--max-steps", "1", "--out", out]].concat();
+    let output = ends_well(&flags);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("perplexity "), "{said}");
+    let epochs = lines(&dir.path().join("epochs.jsonl"));
+    let number = |name: &str| epochs[0][name].as_f64().expect("a number");
+    let ratio = number("test_perplexity") / number("test_loss").exp();
+    assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
+    let page = fs::read_to_string(dir.path().join("report.html")).expect("a page");
+    assert!(page.contains("Perplexity against bytes"));
 }
 
 #[test]
@@ -312,7 +418,7 @@ fn a_run_that_goes_on_at_the_end_of_an_epoch_has_one_log_and_one_curve() {
 fn a_file_may_use_the_published_names() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("run.toml");
-    let text = "dnn = \"mlp\"\ntrain-samples = 64\ntest-samples = 10\nnworkers = 2\nmax-epochs = 1\n\
+    let text = "dnn = \"mlp\"\ntrain-samples = 64\ntest-samples = 10\nnworkers = 2\nepochs = 1\n\
                 compression = true\ncompressor = \"gtopk\"\ndensity = 0.02\n";
     fs::write(&file, text).expect("written");
     let output = ends_well(&["train", "--config", file.to_str().expect("text")]);
@@ -566,6 +672,10 @@ fn a_file_for_out_and_odd_numbers_are_refused_before_anything_is_printed() {
     for (args, complaint) in [
         (["--out", path.as_str()], "name a directory"),
         (["--lr", "inf"], "finite number above zero"),
+        (
+            ["--deadline", "1e300"],
+            "--deadline 1e300 is not a number of seconds",
+        ),
         (["--density", "-0.1"], "from 0 to 1"),
     ] {
         let output = spardl(&small(&args));

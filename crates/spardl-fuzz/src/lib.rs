@@ -7,8 +7,7 @@
 //!
 //! What reads files and arguments belongs to the command, and so do its targets (`spardl_cli::fuzz`).
 //!
-//! [`soak`] runs all of them for a set time: `cargo run --release -p spardl-fuzz --features train --bin soak -- 3600`.
-//! Without the feature it builds in a fraction of the time, and has no configuration of a run.
+//! [`soak`] runs all of them for a set time: `cargo run --release -p spardl-fuzz --bin soak -- 3600`.
 //!
 //! Not `bolero`: its derive crate demands `indexmap` 2.11.2 exactly, and so does then the whole workspace.
 

@@ -34,6 +34,7 @@ fn a_short_soak_reaches_every_target_and_finds_nothing() {
         "saved states",
         "npy",
         "safetensors",
+        "configuration",
         "command line",
     ] {
         assert!(names.contains(&name), "{names:?}");

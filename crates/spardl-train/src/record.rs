@@ -71,6 +71,9 @@ pub struct EpochRecord {
     pub test_loss: Option<f64>,
     /// The accuracy on the test set.
     pub test_accuracy: Option<f64>,
+    /// Of a language model, the perplexity on the test set: e to the power of its loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_perplexity: Option<f64>,
     /// Seconds of training since the start, without evaluation and checkpoints.
     pub seconds: f64,
     /// Samples of all workers per second in this epoch.
@@ -135,7 +138,7 @@ impl std::ops::AddAssign for Traffic {
     }
 }
 
-/// Sums over steps, on rank 0.
+/// Sums over steps, on rank 0. In JSON a name that ends with `_s` is in seconds, as one with `_ms` is in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Steps.
@@ -145,6 +148,7 @@ pub struct Totals {
     /// Steps that were dropped.
     pub skipped: u64,
     /// The sum of the densities of the updates.
+    #[serde(rename = "density_sum", alias = "density")]
     pub density: f64,
     /// Bytes sent.
     pub bytes_sent: u64,
@@ -159,14 +163,19 @@ pub struct Totals {
     #[serde(default)]
     pub path_bytes: u64,
     /// Seconds of forward and backward passes.
+    #[serde(rename = "compute_s", alias = "compute")]
     pub compute: f64,
     /// Seconds of selection.
+    #[serde(rename = "select_s", alias = "select")]
     pub select: f64,
     /// Seconds of decoding, adding, encoding.
+    #[serde(rename = "merge_s", alias = "merge")]
     pub merge: f64,
     /// Seconds of waiting.
+    #[serde(rename = "wait_s", alias = "wait")]
     pub wait: f64,
     /// Seconds of the optimiser.
+    #[serde(rename = "apply_s", alias = "apply")]
     pub apply: f64,
 }
 
@@ -241,6 +250,12 @@ impl Summary {
             .iter()
             .rev()
             .find_map(|epoch| epoch.test_accuracy)
+    }
+
+    /// The last perplexity on the test set, of a language model.
+    pub fn perplexity(&self) -> Option<f64> {
+        let mut epochs = self.epochs.iter().rev();
+        epochs.find_map(|epoch| epoch.test_perplexity)
     }
 
     /// Sums over all epochs.
@@ -349,6 +364,26 @@ mod tests {
             path_bytes: 40,
         };
         assert_eq!(traffic, expected);
+    }
+
+    #[test]
+    fn totals_are_read_as_earlier_versions_wrote_them() {
+        let totals = Totals {
+            compute: 1.5,
+            density: 0.25,
+            ..Totals::default()
+        };
+        let text = serde_json::to_string(&totals).expect("JSON");
+        assert!(text.contains("\"compute_s\":1.5") && text.contains("\"density_sum\":0.25"));
+        let mut before = text;
+        for name in ["compute", "select", "merge", "wait", "apply"] {
+            before = before.replace(&format!("{name}_s"), name);
+        }
+        let before = before.replace("density_sum", "density");
+        assert_eq!(
+            serde_json::from_str::<Totals>(&before).expect("read"),
+            totals
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::run_identity::RunIdentity;
 use crate::skips::SkipPolicy;
 use crate::stop::Stop;
 use crate::store::Lock;
-use crate::{Model, Run, TrainError};
+use crate::{Model, Run, Score, TrainError};
 
 /// Trains one worker's replica to the end of the run.
 ///
@@ -351,6 +351,7 @@ impl<'a, T: Transport> Training<'a, T> {
             train_accuracy: score.accuracy(),
             test_loss: test.map(|score| score.mean_loss()),
             test_accuracy: test.map(|score| score.accuracy()),
+            test_perplexity: test.and_then(|score| perplexity(&self.run.data.task, &score)),
             seconds: self.progress.seconds,
             samples_per_second: self.progress.totals.samples as f64 / took,
             totals: self.progress.totals,
@@ -406,6 +407,11 @@ impl<'a, T: Transport> Training<'a, T> {
     fn is_over(&self) -> bool {
         self.progress.epoch >= self.run.settings.epochs || self.reached_max_steps()
     }
+}
+
+/// What a language model's score is usually given as.
+fn perplexity(task: &Task, score: &Score) -> Option<f64> {
+    matches!(task, Task::Language { .. }).then(|| score.mean_loss().exp())
 }
 
 /// The loss of guessing that a network has to fall below, in parts: noise alone gets it this far.

@@ -1,7 +1,7 @@
 //! The page of tables and charts: well-formed whatever the names and numbers are.
 
 use proptest::prelude::*;
-use spardl_train::chart::{Chart, Page, Series, Table};
+use spardl_train::chart::{Chart, Page, Series, Table, Tile};
 
 /// Elements that have no end tag.
 const VOID: [&str; 1] = ["meta"];
@@ -77,8 +77,20 @@ fn tables_and_charts_are_on_the_page_and_nothing_is_loaded() {
             title: "result".to_owned(),
             columns: vec!["method".to_owned(), "accuracy".to_owned()],
             rows: vec![vec!["spardl".to_owned(), "91.3".to_owned()]],
+            is_text: false,
         }],
         charts: vec![chart(vec![Series::new("dense", [(0.0, 2.0), (1.0, 1.0)])])],
+        tiles: vec![Tile {
+            name: "sent per step".to_owned(),
+            value: "4.81 kB".to_owned(),
+            note: "1.3 % of all".to_owned(),
+        }],
+        appendix: vec![Table {
+            title: "configuration".to_owned(),
+            is_text: true,
+            ..Table::default()
+        }],
+        stamp: vec!["spardl 0.1.0, two cores".to_owned()],
     }
     .to_string();
     let text = text(&html);
@@ -90,6 +102,10 @@ fn tables_and_charts_are_on_the_page_and_nothing_is_loaded() {
         "91.3",
         "step",
         "loss",
+        "4.81 kB",
+        "1.3 % of all",
+        "configuration",
+        "two cores",
     ];
     for word in words {
         assert!(text.contains(word), "{word}");
@@ -109,19 +125,40 @@ fn names_cannot_become_markup() {
             title: nasty.to_owned(),
             columns: vec![nasty.to_owned()],
             rows: vec![vec![nasty.to_owned()]],
+            is_text: true,
         }],
+        tiles: vec![Tile {
+            name: nasty.to_owned(),
+            value: nasty.to_owned(),
+            note: nasty.to_owned(),
+        }],
+        stamp: vec![nasty.to_owned()],
         charts: vec![Chart {
             title: nasty.to_owned(),
             x_label: nasty.to_owned(),
             y_label: nasty.to_owned(),
             ..chart(vec![Series::new(nasty, [(0.0, f64::NAN), (1.0, 1.0)])])
         }],
+        ..Page::default()
     }
     .to_string();
     assert_eq!(html.matches("<script>").count(), 1);
     assert!(!html.contains("onload=\"x"));
     assert!(!html.contains('\0'));
     text(&html);
+}
+
+#[test]
+fn columns_of_dashes_are_left_out() {
+    let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+    let table = Table {
+        columns: row(["method", "to target", "speed-up"]),
+        rows: vec![row(["dense", "-", "-"]), row(["spardl", "-", "2.1"])],
+        ..Table::default()
+    };
+    let shown = table.without_dashes();
+    assert_eq!(shown.columns, ["method", "speed-up"]);
+    assert_eq!(shown.rows, [["dense", "-"], ["spardl", "2.1"]]);
 }
 
 #[test]
@@ -165,7 +202,7 @@ fn a_constant_is_a_level_line_inside_the_frame() {
         assert!(
             heights
                 .iter()
-                .all(|&down| down == heights[0] && (12.0..352.0).contains(&down)),
+                .all(|&down| down == heights[0] && (12.0..312.0).contains(&down)),
             "{value}: {line}"
         );
     }
@@ -213,6 +250,51 @@ fn smoothing_draws_both_the_points_and_their_mean() {
     assert!(html.len() < 60_000, "{} bytes", html.len());
 }
 
+#[test]
+fn several_curves_are_a_mean_with_a_band() {
+    let curves = [
+        vec![(0.0, 1.0), (2.0, 4.0), (4.0, 9.0)],
+        vec![(0.0, 3.0), (4.0, 2.0)],
+    ];
+    let mean = Series::mean("spardl", &curves);
+    assert_eq!(mean.points, [(0.0, 2.0), (3.0, 3.0)]);
+    assert_eq!(mean.band, [(0.0, 1.0, 3.0), (3.0, 2.0, 4.0)]);
+    let alone = Series::mean("spardl", &curves[..1]);
+    assert_eq!(alone, Series::new("spardl", curves[0].clone()));
+    assert_eq!(Series::mean("none", &[]), Series::new("none", []));
+
+    let html = page(vec![chart(vec![mean])]);
+    text(&html);
+    let (_, band) = html.split_once("class=\"band\" d=\"").expect("a band");
+    let (edge, _) = band.split_once('"').expect("its end");
+    assert_eq!(edge.matches(['M', 'L', 'Z']).count(), 5, "{edge}");
+    // The axis has room for all of the band.
+    let (_, axis) = html.split_once("data-y=\"").expect("an axis");
+    let ends: Vec<f64> = axis
+        .split(['"', ' '])
+        .take(2)
+        .map(|end| end.parse().expect("a number"))
+        .collect();
+    assert!(ends[0] <= 1.0 && ends[1] >= 4.0, "{ends:?}");
+}
+
+#[test]
+fn the_noise_of_several_curves_is_their_band() {
+    let noisy = |seed: i32| -> Vec<(f64, f64)> {
+        let height = |i: i32| f64::from((i * seed) % 7);
+        (0..3000).map(|i| (f64::from(i), height(i))).collect()
+    };
+    let mean = Series::mean("noisy", &[noisy(3), noisy(5)]);
+    let html = page(vec![Chart {
+        smooth: true,
+        ..chart(vec![mean])
+    }]);
+    text(&html);
+    assert_eq!(html.matches("class=\"band\"").count(), 1);
+    assert_eq!(html.matches("class=\"raw\"").count(), 0);
+    assert!(html.len() < 90_000, "{} bytes", html.len());
+}
+
 fn number() -> impl Strategy<Value = f64> {
     prop_oneof![
         any::<f64>(),
@@ -233,14 +315,21 @@ proptest! {
         log_y: bool,
         smooth: bool,
     ) {
-        let series = series.into_iter().map(|(name, points)| Series::new(name, points)).collect();
+        let series = series.into_iter().map(|(name, points)| {
+            let other: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (y, x)).collect();
+            // Some with a band.
+            match points.len() % 2 {
+                0 => Series::mean(name, &[points, other]),
+                _ => Series::new(name, points),
+            }
+        }).collect();
         let html = page(vec![Chart { log_x, log_y, smooth, ..chart(series) }]);
         text(&html);
         for line in lines(&html) {
             let places = line.split(['M', 'L', ' ']).filter(|place| !place.is_empty());
             for place in places {
                 let place: f64 = place.parse().unwrap();
-                prop_assert!((0.0..=820.0).contains(&place), "{}", line);
+                prop_assert!((0.0..=640.0).contains(&place), "{}", line);
             }
         }
     }

@@ -1,13 +1,12 @@
 //! What `spardl bench` can be asked.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use spardl::AUTO;
 use spardl_core::{Density, Layout};
 use spardl_sim::gradient::Distribution;
 
-use crate::launch::TransportChoice;
+use crate::launch::{self, TransportChoice};
 use crate::method::MethodArgs;
 use crate::output::bad_request;
 use crate::tune::auto::CacheArgs;
@@ -159,14 +158,7 @@ pub(super) fn check(args: &Args) -> anyhow::Result<()> {
         let message = format!("correlation {} is not between 0 and 1", args.correlation);
         return Err(bad_request(message));
     }
-    if args.deadline <= 0.0 || Duration::try_from_secs_f64(args.deadline).is_err() {
-        let message = format!(
-            "--deadline {} is not a number of seconds above zero",
-            args.deadline
-        );
-        return Err(bad_request(message));
-    }
-    Ok(())
+    launch::deadline(args.deadline).map(drop)
 }
 
 /// Refuses methods that cannot run with that many workers.

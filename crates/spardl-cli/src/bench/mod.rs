@@ -51,7 +51,7 @@ struct Case<'a> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // A deadline that cannot be is refused with the plan, where all ranks hear of it.
-    let patience = Duration::try_from_secs_f64(args.deadline).unwrap_or(DEFAULT_TIMEOUT);
+    let patience = launch::deadline(args.deadline).unwrap_or(DEFAULT_TIMEOUT);
     let Some(mut job) = launch::connect(args.transport, "bench", patience)? else {
         return bench(&Plan::new(args, None)?, None);
     };
@@ -143,7 +143,7 @@ impl<'a> Case<'a> {
             k: Density::new(density)
                 .map_err(bad_request)?
                 .entries(layout.len() as usize),
-            deadline: Duration::try_from_secs_f64(args.deadline).map_err(bad_request)?,
+            deadline: launch::deadline(args.deadline)?,
             transport: if over_mpi { "mpi" } else { "threads" },
         })
     }

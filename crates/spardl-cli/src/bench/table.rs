@@ -1,13 +1,10 @@
 //! The results as text, in the manner of nccl-tests: comments and headings start with `#`.
 
-use std::fs;
-
-use comfy_table::{CellAlignment, Table, presets};
-use spardl_kernels::Level;
-
 use super::recorded::Recorded;
 use super::row::Row;
 use super::{Args, Case};
+use crate::screen::{Sheet, stdout_width};
+use crate::stamp;
 
 /// What was run, where, and how to read it.
 pub(super) fn preamble(args: &Args, recorded: Option<&Recorded>, place: &str) -> String {
@@ -30,36 +27,11 @@ pub(super) fn preamble(args: &Args, recorded: Option<&Recorded>, place: &str) ->
         "# spardl {} ({})\n# {place}; {} iterations after {} of warm-up\n# machine: {}\n# gradients: {gradients}\n\
          # times in ms, bandwidths in GB/s; spardl bench --help says what the columns mean\n",
         command.join(" "),
-        version(),
+        stamp::version(),
         args.iterations,
         args.warmup,
-        machine(),
+        stamp::machine(),
     )
-}
-
-/// The version, and the commit where the build knew it.
-fn version() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    match option_env!("SPARDL_COMMIT") {
-        Some(commit) => format!("{version}, commit {commit}"),
-        None => version.to_owned(),
-    }
-}
-
-/// The processor, its cores, the level of the kernels and the system's kernel, as far as the system says.
-fn machine() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, Into::<usize>::into);
-    let mut words = vec![format!("{cores} cores")];
-    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = processor
-        .lines()
-        .find(|line| line.starts_with("model name"));
-    words.extend(model.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned())));
-    words.push(Level::best().name().to_owned());
-    if let Ok(kernel) = fs::read_to_string("/proc/sys/kernel/osrelease") {
-        words.push(format!("Linux {}", kernel.trim()));
-    }
-    words.join(", ")
 }
 
 struct Column {
@@ -113,41 +85,29 @@ pub(super) fn rows(case: &Case<'_>, rows: &[Row]) -> String {
     );
     let times = [&SIZE, &COUNT, &METHOD].into_iter().chain(&TIMES);
     if case.args.wide {
-        return heading + &table(rows, times.chain(&RESULTS));
+        return heading + &table(rows, times.chain(&RESULTS), None);
     }
     let results = std::iter::once(&METHOD).chain(&RESULTS);
-    format!("{heading}{}{}", table(rows, times), table(rows, results))
+    let (times, results) = (
+        table(rows, times, stdout_width()),
+        table(rows, results, stdout_width()),
+    );
+    heading + &times + &results
 }
 
-fn table<'a>(rows: &[Row], columns: impl Iterator<Item = &'a Column>) -> String {
+fn table<'a>(
+    rows: &[Row],
+    columns: impl Iterator<Item = &'a Column>,
+    width: Option<usize>,
+) -> String {
     let columns: Vec<&Column> = columns.collect();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let names = columns.iter().enumerate().map(|(i, column)| match i {
-        0 => format!("# {}", column.name),
-        _ => column.name.to_owned(),
-    });
-    table.set_header(names);
-    for row in rows {
-        table.add_row(columns.iter().map(|column| (column.cell)(row)));
-    }
-    for (shown, column) in table.column_iter_mut().zip(&columns) {
-        shown.set_padding((0, 1));
-        if column.name != METHOD.name {
-            shown.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    // A right-aligned first heading must still start its line with the mark of a comment.
-    let text = table.to_string();
-    let mut lines: Vec<String> = text
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    if let Some(heading) = lines.first_mut() {
-        let name = heading.trim_start_matches([' ', '#']);
-        *heading = format!("#{name:>width$}", width = heading.chars().count() - 1);
-    }
-    lines.join("\n") + "\n"
+    let method = columns.iter().position(|column| column.name == METHOD.name);
+    let names = columns.iter().map(|column| column.name);
+    let cells = rows
+        .iter()
+        .map(|row| columns.iter().map(|column| (column.cell)(row)).collect());
+    let sheet = Sheet::new(names, cells).with_key(method.unwrap_or(0));
+    sheet.commented().text(width)
 }
 
 /// Four significant digits.

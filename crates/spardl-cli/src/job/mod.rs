@@ -13,6 +13,8 @@ pub(crate) use present::Job;
 
 pub(crate) use agreement::{Settings, agree, all_ready, identity};
 
+use spardl_core::World;
+
 use crate::output::{AlreadyReported, complain};
 
 impl Job {
@@ -24,10 +26,15 @@ impl Job {
     /// Says what went wrong on this rank while the job lives: once a rank ends badly, the launcher ends the others, and
     /// perhaps before they have spoken.
     pub(crate) fn conclude(&self, result: anyhow::Result<()>) -> anyhow::Result<()> {
-        result.map_err(|error| {
-            AlreadyReported(complain(&error, &format!("rank {}: ", self.world().rank()))).into()
-        })
+        report(self.world(), result)
     }
+}
+
+/// Says what went wrong on a rank. Its transport, when it goes after an error, ends the process: nothing can be said later.
+fn report<R>(world: World, result: anyhow::Result<R>) -> anyhow::Result<R> {
+    result.map_err(|error| {
+        AlreadyReported(complain(&error, &format!("rank {}: ", world.rank()))).into()
+    })
 }
 
 /// The number of ranks on this rank's machine, itself among them. All ranks must call it.

@@ -8,6 +8,8 @@ use spardl_drive::{Transport, barrier, gather};
 use spardl_mpi::bare::{BareLoop, Plan};
 use spardl_mpi::{Mpi, MpiTransport, Yardsticks};
 
+use super::report;
+
 /// A rank of a job, with a transport to the others.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -28,7 +30,8 @@ impl Job {
     pub(crate) fn join(patience: Duration) -> anyhow::Result<Self> {
         let mpi = Mpi::init().context("starting MPI")?;
         let mut transport = mpi.world_transport().context("starting MPI")?;
-        barrier(&mut transport, patience).with_context(|| waited(patience))?;
+        let all_here = barrier(&mut transport, patience).with_context(|| waited(patience));
+        report(transport.world(), all_here)?;
         let yardsticks = mpi.yardsticks(patience).context("starting MPI")?;
         Ok(Self {
             patience,

@@ -2,7 +2,7 @@
 
 mod model;
 mod network;
-mod published;
+pub(crate) mod published;
 mod row;
 pub(crate) mod table;
 pub(crate) mod units;

@@ -4,23 +4,23 @@ use spardl_algos::{Sag, registry};
 
 /// Rounds, and words of 4 bytes on the longest chain, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Published {
-    pub(super) rounds: f64,
-    pub(super) words: (f64, f64),
+pub(crate) struct Published {
+    pub(crate) rounds: f64,
+    pub(crate) words: (f64, f64),
 }
 
 /// What a formula is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Case {
-    pub(super) workers: u32,
-    pub(super) elements: u64,
-    pub(super) k: u64,
-    pub(super) teams: u32,
-    pub(super) sag: Sag,
+pub(crate) struct Case {
+    pub(crate) workers: u32,
+    pub(crate) elements: u64,
+    pub(crate) k: u64,
+    pub(crate) teams: u32,
+    pub(crate) sag: Sag,
 }
 
 /// What the paper of a method says; the comparison tables of SparDL and Ok-Topk for those without a statement of their own.
-pub(super) fn published(method: &str, case: Case) -> Option<Published> {
+pub(crate) fn published(method: &str, case: Case) -> Option<Published> {
     let (entry, values) = registry::find(method).ok()?;
     if values.is_some_and(|values| values != spardl_core::ValueType::F32) {
         return None;

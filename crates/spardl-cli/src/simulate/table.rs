@@ -1,10 +1,10 @@
 //! The results as a table and words.
 
-use comfy_table::{CellAlignment, Table, presets};
 use spardl_sim::Scenario;
 
 use super::row::{CriticalPath, Row};
 use super::units::{show_bytes, show_rate, show_time};
+use crate::screen::{Sheet, stdout_width};
 
 /// What was simulated, a table of methods, and a line on each.
 pub(super) fn text(scenario: &Scenario, rows: &[Row]) -> String {
@@ -101,23 +101,6 @@ fn remark(row: &Row) -> String {
 
 /// A table whose heading starts with `#`, as all comments do; all columns but the first are on the right.
 pub(crate) fn table(names: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let names = names.iter().enumerate();
-    table.set_header(names.map(|(i, name)| match i {
-        0 => format!("# {name}"),
-        _ => (*name).to_owned(),
-    }));
-    for row in rows {
-        table.add_row(row);
-    }
-    for (i, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if i > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let text = table.to_string();
-    let lines = text.lines().map(str::trim_end);
-    lines.map(|line| format!("{line}\n")).collect()
+    let sheet = Sheet::new(names.iter().copied(), rows).commented();
+    sheet.text(stdout_width())
 }

@@ -81,6 +81,16 @@ impl Args for Given {
 }
 
 impl TrainArgs {
+    /// A network and a data set, and nothing else.
+    pub(crate) fn of(dnn: &str, dataset: &str) -> Self {
+        let given = [("dnn", dnn), ("dataset", dataset)];
+        let given = given.map(|(name, value)| (name.to_owned(), value.into()));
+        Self {
+            given: Given(given.into_iter().collect()),
+            ..Self::default()
+        }
+    }
+
     /// What moves the rounds.
     pub(crate) fn transport(&self) -> TransportChoice {
         self.transport.unwrap_or(TransportChoice::Auto)

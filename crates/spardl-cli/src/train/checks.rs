@@ -15,6 +15,7 @@ use spardl_train::schedule::LearningRate;
 
 use super::config::{Config, LrSchedule, MOST_THREADS, MOST_WORKERS, NonFinite};
 use crate::job;
+use crate::launch;
 use crate::method::{self, MethodArgs};
 use crate::output::bad_request;
 
@@ -64,8 +65,7 @@ impl Config {
 
     /// How long workers wait for each other.
     pub(crate) fn patience(&self) -> anyhow::Result<Duration> {
-        let seconds = positive("deadline", self.deadline)?;
-        Ok(Duration::from_secs_f64(seconds.min(1e9)))
+        launch::deadline(self.deadline)
     }
 
     /// What has to be the same on all ranks.

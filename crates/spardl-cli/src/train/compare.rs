@@ -13,16 +13,17 @@ use spardl_train::schedule::DensitySchedule;
 
 use super::advice::FailedRun;
 use super::args::TrainArgs;
-use super::config::{Config, LARGEST};
+use super::config::{Config, LARGEST, WORKERS};
 use super::link::Link;
-use super::report;
+use super::report::{self, Report};
 use super::table::{self, Row};
 use super::training_run::TrainingRun;
 use super::watch::{Console, Point};
-use super::{remove_results, save_config, save_summary, stop, with_job};
+use super::{conclude, defaults, introduce, results, stop, with_job};
 use crate::job::{Job, all_ready};
 use crate::method;
 use crate::output::{AlreadyReported, bad_request, complain, print, say};
+use crate::screen::stdout_width;
 
 /// Train the same network with several methods and put the results side by side.
 #[derive(Clone, Debug, clap::Args)]
@@ -81,25 +82,23 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
 }
 
 /// What `spardl train` alone does.
-pub(super) fn show() -> anyhow::Result<()> {
+pub(super) fn show(link: Link) -> anyhow::Result<()> {
     let config = Config {
-        workers: Some(4),
+        workers: Some(WORKERS),
         ..TrainArgs::default().resolve()?
     };
     let args = CompareArgs {
         methods: "dense,spardl".to_owned(),
         seeds: Vec::new(),
         target_accuracy: Some(0.9),
-        link: Link::default(),
+        link,
         train: TrainArgs::default(),
     };
-    say(
-        "Training a small network on generated images with 4 workers, twice: with the whole gradient, then with 1 % of it (SparDL).",
-    );
+    say("A small network learns generated images on 4 workers, twice:");
+    say("with the whole gradient (dense), then with 1 % of it (spardl).");
     compare(config.clone(), &Plan::new(&args, &config)?, None)?;
     say(
-        "SparDL sends a fraction of the bytes for about the same accuracy. On this machine workers share memory, so time hardly \
-         differs; the columns for 1 Gbit/s say what a network makes of it. Next: spardl train --help, spardl compare --help",
+        "Here workers share memory, so times hardly differ. Next: spardl train --help, spardl compare --help",
     );
     Ok(())
 }
@@ -257,19 +256,20 @@ impl Planned<'_> {
     /// Trains and writes into `out`; `None` on ranks that have nothing to show.
     fn train(
         &self,
+        place: &str,
         out: Option<&Path>,
         job: Option<&mut Job>,
         prints: bool,
     ) -> anyhow::Result<Option<Ended>> {
-        save_config(out, &self.run.config.to_toml()?)?;
-        let mut console = Console::new(&self.name, out);
+        results::begin(out, &self.run.config, false)?;
+        let mut console = Console::new(&self.name, out).at(place);
         let summary = self.run.train(job, &mut console)?;
         stop::concluded(&summary, &self.run.config, prints)?;
         if !prints {
             return Ok(None);
         }
         if let Some(dir) = out {
-            save_summary(dir, &summary)?;
+            results::save_summary(dir, &self.run.config, &summary)?;
         }
         Ok(Some(Ended {
             label: self.label.to_owned(),
@@ -286,14 +286,16 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
     // Everything is checked before the first long run.
     let runs = plan.runs(&base, &first)?;
     if prints {
-        say(&format!("# {}, {}", base.dnn, first.about_data()));
-        plan.out.as_deref().map_or(Ok(()), remove_results)?;
+        introduce(&first)?;
+        let clear = |dir| results::clear(dir, false);
+        plan.out.as_deref().map_or(Ok(()), clear)?;
     }
     let (mut ended, mut failed) = (Vec::new(), Vec::new());
-    for run in &runs {
+    for (i, run) in runs.iter().enumerate() {
+        let place = format!("[{}/{}]", i + 1, runs.len());
         let out = plan.out.as_ref().filter(|_| prints);
         let out = out.map(|dir| dir.join(run.name.replace([' ', '/', '@'], "-")));
-        match run.train(out.as_deref(), job.as_deref_mut(), prints) {
+        match run.train(&place, out.as_deref(), job.as_deref_mut(), prints) {
             Ok(done) => ended.extend(done),
             Err(error) if is_own(&error) => {
                 if prints {
@@ -306,7 +308,7 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
     }
     let shown = match ended.is_empty() {
         true => Ok(()),
-        false => conclude(&base, plan, &ended),
+        false => finish(&base, plan, &ended),
     };
     shown.and(verdict(&failed, runs.len(), job))
 }
@@ -340,7 +342,7 @@ fn verdict(failed: &[&str], runs: usize, job: Option<&mut Job>) -> anyhow::Resul
 }
 
 /// Shows and saves the runs that ended.
-fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
+fn finish(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
     let mut rows: Vec<Row> = Vec::new();
     for variant in &plan.variants {
         let runs: Vec<&Summary> = ended
@@ -358,7 +360,9 @@ fn conclude(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
     if let Some(dir) = &plan.out {
         save(dir, plan, base, ended, &rows)?;
     }
-    print(&table::text(&rows, plan.link))
+    print(&table::text(&rows, plan.link, stdout_width()))?;
+    conclude(&rows, plan.link);
+    Ok(())
 }
 
 /// Saves table, curves and page; done before anything is printed, as a closed stdout must not take the results with it.
@@ -370,19 +374,27 @@ fn save(
     rows: &[Row],
 ) -> anyhow::Result<()> {
     save_rows(dir, rows)?;
-    let mut curves: Vec<report::Run<'_>> = Vec::new();
-    for run in ended {
-        // One curve per method: that of its first seed.
-        if curves.iter().all(|curve| curve.name != run.label) {
-            curves.push(report::Run {
-                name: run.label.clone(),
-                summary: &run.summary,
-                curve: &run.curve,
-            });
+    let methods = rows.iter().map(|row| {
+        let runs = ended.iter().filter(|run| run.label == row.method);
+        let runs = runs.map(|run| report::Run {
+            summary: &run.summary,
+            curve: &run.curve,
+        });
+        report::Method {
+            name: &row.method,
+            runs: runs.collect(),
         }
-    }
-    let text = base.to_toml()?;
-    report::save(dir, "spardl compare", &text, &curves, rows, plan.link)?;
+    });
+    let report = Report {
+        title: "spardl compare",
+        methods: methods.collect(),
+        rows,
+        link: plan.link,
+        settings: defaults::unusual(base)?,
+        more_tables: Vec::new(),
+        more_charts: Vec::new(),
+    };
+    report.save(dir)?;
     say(&format!("written to {}", dir.display()));
     Ok(())
 }

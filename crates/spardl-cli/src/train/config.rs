@@ -18,6 +18,9 @@ use spardl_train::schedule::DensitySchedule;
 /// The largest integer of TOML, in which a configuration is saved.
 pub(crate) const LARGEST: u64 = i64::MAX as u64;
 
+/// Workers when nobody says how many.
+pub(crate) const WORKERS: u32 = 4;
+
 /// Threads of this process that are workers, and threads of a worker: more are a slip of the finger.
 pub(crate) const MOST_WORKERS: u32 = 4096;
 pub(crate) const MOST_THREADS: u32 = 1024;
@@ -29,6 +32,7 @@ pub(crate) struct Config {
     /// The network: see 'spardl train --list' [default: the first one there that knows the data set].
     #[arg(
         long,
+        visible_alias = "model",
         value_name = "NAME",
         help_heading = "Job",
         default_value = "mlp",
@@ -56,6 +60,7 @@ pub(crate) struct Config {
     /// Passes over the data [default: by network and data set, see --list].
     #[arg(
         long,
+        visible_alias = "epochs",
         value_name = "N",
         help_heading = "Job",
         default_value_t = 10,
@@ -174,6 +179,7 @@ pub(crate) struct Config {
     /// The learning rate [default: by network and data set, see --list].
     #[arg(
         long,
+        visible_alias = "learning-rate",
         value_name = "X",
         help_heading = "Optimiser",
         default_value_t = 0.02,

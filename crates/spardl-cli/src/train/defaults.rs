@@ -3,6 +3,8 @@
 use spardl_nets::{Entry, MODELS, Recipe};
 use toml::{Table, Value};
 
+use super::args::TrainArgs;
+use super::config::{Config, WORKERS};
 use crate::output::bad_request;
 
 /// The usual learning rate of Adam.
@@ -56,6 +58,21 @@ pub(super) fn fill(table: &mut Table) -> anyhow::Result<Recipe> {
     Ok(recipe)
 }
 
+/// The options that are not what they are when only network and data set are asked for, with their values as in a file.
+pub(super) fn unusual(config: &Config) -> anyhow::Result<Vec<(String, String)>> {
+    let mut usual = TrainArgs::of(&config.dnn, &config.dataset).resolve()?;
+    // Whoever asks for the usual number of workers gets nothing unusual.
+    if config.workers == Some(WORKERS) {
+        usual.workers = config.workers;
+    }
+    let (usual, table) = (Table::try_from(usual)?, Table::try_from(config)?);
+    let differs = |(name, value): &(&String, &Value)| usual.get(*name) != Some(*value);
+    let options = table.iter().filter(differs);
+    Ok(options
+        .map(|(name, value)| (name.clone(), value.to_string()))
+        .collect())
+}
+
 /// The first network with a recipe for this data set; without one, the first network.
 fn first_for(dataset: Option<&str>) -> &'static Entry {
     let knows = |model: &&Entry| model.recipes.iter().any(|r| Some(r.dataset) == dataset);
@@ -76,8 +93,7 @@ pub(super) fn describe(recipe: &Recipe) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::args::TrainArgs;
-    use super::super::config::Config;
+    use super::*;
 
     fn resolve(flags: &[&str]) -> Config {
         TrainArgs::parse(flags).resolve().expect("valid")
@@ -111,6 +127,28 @@ mod tests {
         assert_eq!(kept(&["--dnn=sentiment", "--momentum=0.5"]), "0.5");
         assert_eq!(kept(&["--dnn=lstm", "--momentum-correction"]), "auto");
         assert_eq!(kept(&["--dnn=lstm", "--sparse-momentum=auto"]), "auto");
+    }
+
+    #[test]
+    fn only_what_is_unlike_the_defaults_is_told() {
+        let told = |flags: &[&str]| unusual(&resolve(flags)).expect("valid");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(told(&[]), []);
+        assert_eq!(told(&["--workers=4"]), []);
+        assert_eq!(told(&["--dnn=sentiment", "--dataset=imdb"]), []);
+        let flags = ["--dnn=vgg16", "--lr=0.5", "--workers=2", "--method=spardl"];
+        let told = told(&flags);
+        for expected in [
+            pair("lr", "0.5"),
+            pair("workers", "2"),
+            pair("method", "\"spardl\""),
+        ] {
+            assert!(told.contains(&expected), "{told:?}");
+        }
+        assert!(
+            told.iter().all(|(name, _)| name != "dnn" && name != "seed"),
+            "{told:?}"
+        );
     }
 
     #[test]

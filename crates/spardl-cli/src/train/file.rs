@@ -40,11 +40,22 @@ fn text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Takes the published names of options.
+/// Other names of options, as flags have them, and what they are here.
+const SPELLINGS: [(&str, &str); 5] = [
+    ("nworkers", "workers"),
+    ("epochs", "max-epochs"),
+    ("optimizer", "optimiser"),
+    ("learning-rate", "lr"),
+    ("model", "dnn"),
+];
+
+/// Takes the published names of options, and the usual ones.
 fn as_published(file: &mut toml::Table) -> Result<(), &'static str> {
     use toml::Value::{Boolean, String};
-    if let Some(workers) = file.remove("nworkers") {
-        file.entry("workers").or_insert(workers);
+    for (spelling, name) in SPELLINGS {
+        if let Some(value) = file.remove(spelling) {
+            file.entry(name).or_insert(value);
+        }
     }
     let compression = match file.remove("compression") {
         None => None,

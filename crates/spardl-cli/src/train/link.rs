@@ -2,7 +2,7 @@
 //! gamma as measured in the run.
 
 use spardl_core::Line;
-use spardl_train::record::Summary;
+use spardl_train::record::{EpochRecord, Summary, Traffic};
 
 /// A network: every worker sends and receives at this rate, a message costs this latency.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -35,18 +35,27 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Seconds of a step: what rank 0 computed and selected here, and messages and bytes on this network.
-    pub(crate) fn step_seconds(&self, summary: &Summary) -> f64 {
-        let totals = summary.totals();
+    /// Seconds of an epoch: what rank 0 computed and selected here, and messages and bytes on this network.
+    pub(crate) fn seconds(&self, epoch: &EpochRecord) -> f64 {
+        let totals = &epoch.totals;
         let local = totals.compute + totals.select + totals.merge + totals.apply;
-        local / totals.steps.max(1) as f64 + self.exchange_seconds(summary)
+        local + self.transfer_seconds(&epoch.traffic)
     }
 
-    /// Seconds of a step's messages and bytes, one after the other, of the worker that has the most.
+    /// Seconds of messages and bytes, one after the other, of the worker that has the most.
+    pub(crate) fn transfer_seconds(&self, traffic: &Traffic) -> f64 {
+        self.line().time(traffic.path_messages, traffic.path_bytes) as f64 / 1e9
+    }
+
+    /// Seconds of a step.
+    pub(crate) fn step_seconds(&self, summary: &Summary) -> f64 {
+        let seconds: f64 = summary.epochs.iter().map(|epoch| self.seconds(epoch)).sum();
+        seconds / summary.totals().steps.max(1) as f64
+    }
+
+    /// Seconds of a step's messages and bytes.
     pub(crate) fn exchange_seconds(&self, summary: &Summary) -> f64 {
-        let traffic = summary.traffic();
-        let nanos = self.line().time(traffic.path_messages, traffic.path_bytes);
-        nanos as f64 / 1e9 / summary.totals().steps.max(1) as f64
+        self.transfer_seconds(&summary.traffic()) / summary.totals().steps.max(1) as f64
     }
 
     fn line(&self) -> Line {
@@ -59,6 +68,6 @@ impl Link {
 
 impl std::fmt::Display for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} Gbit/s, {} us", self.gbits, self.latency_us)
+        write!(f, "{} Gbit/s and {} us", self.gbits, self.latency_us)
     }
 }

@@ -12,20 +12,15 @@ mod file;
 pub(crate) mod fuzz;
 mod link;
 mod report;
+mod results;
 mod stop;
 mod table;
 mod training_run;
 mod watch;
 
-use std::fs;
-use std::io;
-use std::path::Path;
-
-use anyhow::Context;
 use spardl_drive::driver::DEFAULT_TIMEOUT;
 use spardl_nets::MODELS;
 use spardl_train::data::SETS;
-use spardl_train::record::Summary;
 
 pub(crate) use args::TrainArgs;
 pub(crate) use compare::{CompareArgs, run as run_compare};
@@ -33,8 +28,10 @@ pub(crate) use compare::{CompareArgs, run as run_compare};
 use crate::job::{Job, agree, all_ready};
 use crate::launch::{self, Launcher, TransportChoice};
 use crate::output::{bad_request, print, say};
+use crate::screen::{stderr_width, stdout_width, wrapped};
 use config::Config;
 use link::Link;
+use report::Report;
 use table::Row;
 use training_run::TrainingRun;
 use watch::Console;
@@ -52,6 +49,8 @@ pub(crate) struct Args {
     #[arg(long)]
     list: bool,
     #[command(flatten)]
+    link: Link,
+    #[command(flatten)]
     train: TrainArgs,
 }
 
@@ -63,12 +62,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // Under a launcher of several ranks it is an ordinary run: a demonstration per rank would be of no use.
     let alone = Launcher::detect().is_none_or(|launcher| launcher.size.unwrap_or(1) <= 1);
     if args.train.is_bare() && alone {
-        return compare::show();
+        return compare::show(args.link);
     }
     let resume = [("resume".to_owned(), args.train.resume.to_string())];
     let place = ("train", args.train.transport());
     with_job(place, config, &resume, |config, job| {
-        train(config, &args.train, job)
+        train(config, args, job)
     })
 }
 
@@ -99,7 +98,8 @@ fn with_job(
     job.conclude(result)
 }
 
-fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow::Result<()> {
+fn train(config: Config, args: &Args, mut job: Option<&mut Job>) -> anyhow::Result<()> {
+    let (link, args) = (args.link, &args.train);
     let prints = job.as_ref().is_none_or(|job| job.prints());
     if prints && args.compressor.is_some() && !args.compression {
         say(
@@ -110,9 +110,8 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
     let run = all_ready(job.as_deref_mut(), run)?;
     let out = args.out.as_deref().filter(|_| prints);
     if prints {
-        let text = run.config.to_toml()?;
-        say(&format!("# {}\n{}", run.about_data(), text.trim_end()));
-        save_config(out, &text)?;
+        introduce(&run)?;
+        results::begin(out, &run.config, args.resume)?;
     }
     let name = run.config.method_name();
     let mut console = Console::new(&name, out);
@@ -121,58 +120,62 @@ fn train(config: Config, args: &TrainArgs, mut job: Option<&mut Job>) -> anyhow:
         return stop::concluded(&summary, &run.config, prints);
     }
     let curve = console.into_curve();
-    let link = Link::default();
     let rows = [Row::new(&name, &[&summary], link, None)];
     // Saved before anything is printed: a closed stdout must not take the results with it.
     if let Some(dir) = out {
-        save_summary(dir, &summary)?;
-        let runs = [report::Run {
-            name,
+        results::save_summary(dir, &run.config, &summary)?;
+        let only = report::Run {
             summary: &summary,
             curve: &curve,
-        }];
-        report::save(
-            dir,
-            "spardl train",
-            &run.config.to_toml()?,
-            &runs,
-            &rows,
+        };
+        let report = Report {
+            title: "spardl train",
+            methods: vec![report::Method {
+                name: &name,
+                runs: vec![only],
+            }],
+            rows: &rows,
             link,
-        )?;
+            settings: defaults::unusual(&run.config)?,
+            more_tables: Vec::new(),
+            more_charts: Vec::new(),
+        };
+        report.save(dir)?;
     }
-    print(&table::text(&rows, link))?;
+    print(&table::text(&rows, link, stdout_width()))?;
+    conclude(&rows, link);
     stop::concluded(&summary, &run.config, prints)
 }
 
-/// Makes the directory of a run and writes its configuration. The results of an earlier run must not pass for this one's.
-fn save_config(out: Option<&Path>, text: &str) -> anyhow::Result<()> {
-    let Some(dir) = out else {
+/// Says what is trained, and what of it is not the default.
+fn introduce(run: &TrainingRun) -> anyhow::Result<()> {
+    let config = &run.config;
+    let workers = config.workers.unwrap_or(config::WORKERS);
+    say(&format!(
+        "# {}, {}, {workers} workers",
+        config.dnn,
+        run.about_data()
+    ));
+    let settings = defaults::unusual(config)?;
+    if settings.is_empty() {
         return Ok(());
-    };
-    remove_results(dir)?;
-    let path = dir.join("config.toml");
-    let written = fs::create_dir_all(dir).and_then(|()| fs::write(&path, text));
-    written.with_context(|| format!("writing {}", path.display()))
-}
-
-/// Removes what only a run that ended well writes.
-fn remove_results(dir: &Path) -> anyhow::Result<()> {
-    for name in ["summary.json", "compare.json", "report.html"] {
-        let path = dir.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("removing {}", path.display()));
-            }
-            _ => {}
-        }
+    }
+    let pairs: Vec<String> = settings
+        .iter()
+        .map(|(name, value)| format!("{name} = {value}"))
+        .collect();
+    let text = format!("unlike the defaults: {}", pairs.join(", "));
+    for line in wrapped(&text, stderr_width().unwrap_or(110).saturating_sub(2)) {
+        say(&format!("# {line}"));
     }
     Ok(())
 }
 
-fn save_summary(dir: &Path, summary: &Summary) -> anyhow::Result<()> {
-    let path = dir.join("summary.json");
-    let text = serde_json::to_string_pretty(summary)?;
-    fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+/// The sentence with the two numbers that matter.
+fn conclude(rows: &[Row], link: Link) {
+    for line in wrapped(&table::closing(rows, link), stderr_width().unwrap_or(110)) {
+        say(&line);
+    }
 }
 
 /// The networks and data sets.

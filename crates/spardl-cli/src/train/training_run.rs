@@ -10,7 +10,7 @@ use spardl_train::record::{Summary, Unwatched, Watch};
 use spardl_train::{Data, Run, Settings, buckets, data, train_until};
 
 use super::advice::{FailedRun, explain, explain_data};
-use super::config::Config;
+use super::config::{Config, WORKERS};
 use super::engine::Engine;
 use super::existing_checkpoints;
 use super::stop::on_signals;
@@ -84,7 +84,7 @@ impl TrainingRun {
         let layout = self.engine.layout(&self.config, &self.data.task)?;
         let here = match job.as_deref_mut() {
             Some(job) => neighbours(job)?,
-            None => self.config.workers.unwrap_or(4),
+            None => self.config.workers.unwrap_or(WORKERS),
         };
         let optimiser = &self.settings.optimiser;
         let arrays = ARRAYS
@@ -115,7 +115,10 @@ impl TrainingRun {
         let settings = &self.settings;
         let cut = buckets::cut(layout, settings.bucket_elements, settings.dense_below_dims);
         let tuner = auto::tuner(&CacheArgs::default(), job.as_deref()).timeout(settings.timeout);
-        let (workers, density) = (self.config.workers.unwrap_or(4), settings.density.at(0.0));
+        let (workers, density) = (
+            self.config.workers.unwrap_or(WORKERS),
+            settings.density.at(0.0),
+        );
         let tuning = auto::choose(&tuner, workers, &cut, density, job.as_deref_mut())?;
         if job.is_none_or(|job| job.prints()) {
             auto::complain_about_cache(&tuning);
@@ -129,7 +132,7 @@ impl TrainingRun {
         method: &Arc<dyn Algorithm>,
         watch: &mut (dyn Watch + Send),
     ) -> anyhow::Result<Summary> {
-        let workers = self.config.workers.unwrap_or(4);
+        let workers = self.config.workers.unwrap_or(WORKERS);
         let watch = Mutex::new(Some(watch));
         let results = run_workers(workers, |transport| {
             let mine = match transport.world().rank().get() {

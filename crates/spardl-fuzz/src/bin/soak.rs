@@ -1,4 +1,4 @@
-//! `cargo run --release -p spardl-fuzz --features train --bin soak -- SECONDS [SEED]`: all targets on all cores, with counts.
+//! `cargo run --release -p spardl-fuzz --bin soak -- SECONDS [SEED]`: all targets on all cores, with counts.
 
 #![forbid(unsafe_code)]
 

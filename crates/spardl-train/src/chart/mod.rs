@@ -1,5 +1,5 @@
-//! Tables and line charts as one HTML page that needs nothing else: no network, no scripts (a little one adds values under the
-//! pointer), light and dark.
+//! Key figures, tables and line charts as one HTML page that needs nothing else: no network, no scripts (a little one adds
+//! values under the pointer), light and dark.
 //!
 //! The charts are SVG of our own making: plotting crates write colours and sizes into the picture, where a style sheet cannot
 //! follow the reader's colour scheme.
@@ -10,7 +10,7 @@ mod svg;
 
 use std::fmt::{self, Display, Write as _};
 
-/// A page of tables and charts. [`Display`] gives the HTML.
+/// A page of key figures, tables and charts. [`Display`] gives the HTML.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     /// The heading.
@@ -18,20 +18,56 @@ pub struct Page {
     /// Below the heading, as code: the command line, for example.
     pub subtitle: String,
     /// Shown first.
+    pub tiles: Vec<Tile>,
+    /// Shown after the key figures.
     pub tables: Vec<Table>,
     /// Shown after the tables.
     pub charts: Vec<Chart>,
+    /// Shown last: what must be known of all this, but is no result.
+    pub appendix: Vec<Table>,
+    /// At the end of the page, a line each: with what, where and when the numbers were made.
+    pub stamp: Vec<String>,
 }
 
-/// A table: the first column names the row, the others are aligned for numbers.
+/// A key figure.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tile {
+    /// What it is.
+    pub name: String,
+    /// The figure, with its unit.
+    pub value: String,
+    /// What it is to be compared with.
+    pub note: String,
+}
+
+/// A table: the first column names the row, the others are aligned for numbers, or for text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// The heading; none when empty.
     pub title: String,
+    /// Are the cells text of any length?
+    pub is_text: bool,
     /// The names of the columns.
     pub columns: Vec<String>,
     /// The cells.
     pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Without the columns in which every row has a dash: nothing is known there.
+    #[must_use]
+    pub fn without_dashes(mut self) -> Self {
+        let is_known = |column: usize| {
+            let mut cells = self.rows.iter().filter_map(|row| row.get(column));
+            self.rows.is_empty() || cells.any(|cell| cell != "-")
+        };
+        let known: Vec<bool> = (0..self.columns.len()).map(is_known).collect();
+        for row in self.rows.iter_mut().chain([&mut self.columns]) {
+            let mut known = known.iter();
+            row.retain(|_| known.next() != Some(&false));
+        }
+        self
+    }
 }
 
 /// A line chart.
@@ -60,6 +96,8 @@ pub struct Series {
     pub name: String,
     /// Its points, in order. The curve is broken where one is not finite, or not positive on a logarithmic axis.
     pub points: Vec<(f64, f64)>,
+    /// What lies around the curve, shaded: x, the lowest and the highest y. Often empty.
+    pub band: Vec<(f64, f64, f64)>,
 }
 
 impl Series {
@@ -69,6 +107,35 @@ impl Series {
         Self {
             name: name.into(),
             points: points.into(),
+            band: Vec::new(),
+        }
+    }
+
+    /// The mean of curves point by point, as far as the shortest goes, with a band from the lowest to the highest.
+    #[must_use]
+    pub fn mean(name: impl Into<String>, curves: &[Vec<(f64, f64)>]) -> Self {
+        if let [curve] = curves {
+            return Self::new(name, curve.clone());
+        }
+        let length = curves.iter().map(Vec::len).min().unwrap_or(0);
+        let points = (0..length).map(|i| {
+            let (mut x, mut y) = (0.0, 0.0);
+            let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+            for curve in curves {
+                x += curve[i].0 / curves.len() as f64;
+                y += curve[i].1 / curves.len() as f64;
+                low = low.min(curve[i].1);
+                high = high.max(curve[i].1);
+            }
+            (x, y, low, high)
+        });
+        let (points, band) = points
+            .map(|(x, y, low, high)| ((x, y), (x, low, high)))
+            .unzip();
+        Self {
+            name: name.into(),
+            points,
+            band,
         }
     }
 }
@@ -85,11 +152,26 @@ impl Display for Page {
         if !self.subtitle.is_empty() {
             writeln!(f, "<p><code>{}</code></p>", Escaped(&self.subtitle))?;
         }
+        write_tiles(f, &self.tiles)?;
         for table in &self.tables {
             write_table(f, table)?;
         }
-        for chart in &self.charts {
-            svg::write_chart(f, chart)?;
+        if !self.charts.is_empty() {
+            writeln!(f, "<div class=\"charts\">")?;
+            for chart in &self.charts {
+                svg::write_chart(f, chart)?;
+            }
+            writeln!(f, "</div>")?;
+        }
+        for table in &self.appendix {
+            write_table(f, table)?;
+        }
+        if !self.stamp.is_empty() {
+            writeln!(f, "<footer>")?;
+            for line in &self.stamp {
+                writeln!(f, "<p>{}</p>", Escaped(line))?;
+            }
+            writeln!(f, "</footer>")?;
         }
         write!(
             f,
@@ -98,11 +180,30 @@ impl Display for Page {
     }
 }
 
+fn write_tiles(f: &mut fmt::Formatter<'_>, tiles: &[Tile]) -> fmt::Result {
+    if tiles.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "<ul class=\"tiles\">")?;
+    for Tile { name, value, note } in tiles {
+        let (name, value, note) = (Escaped(name), Escaped(value), Escaped(note));
+        writeln!(
+            f,
+            "<li><span class=\"name\">{name}</span><strong>{value}</strong><span class=\"note\">{note}</span></li>"
+        )?;
+    }
+    writeln!(f, "</ul>")
+}
+
 fn write_table(f: &mut fmt::Formatter<'_>, table: &Table) -> fmt::Result {
     if !table.title.is_empty() {
         writeln!(f, "<h2>{}</h2>", Escaped(&table.title))?;
     }
-    writeln!(f, "<div class=\"wide\"><table>\n<thead><tr>")?;
+    let class = if table.is_text { "text" } else { "numbers" };
+    writeln!(
+        f,
+        "<div class=\"wide\"><table class=\"{class}\">\n<thead><tr>"
+    )?;
     for column in &table.columns {
         write!(f, "<th scope=\"col\">{}</th>", Escaped(column))?;
     }

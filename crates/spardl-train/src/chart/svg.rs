@@ -6,8 +6,8 @@ use super::curve::{self, Piece};
 use super::scale::Scale;
 use super::{Chart, Escaped, Series};
 
-const WIDTH: f64 = 820.0;
-const HEIGHT: f64 = 400.0;
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 360.0;
 const RIGHT: f64 = 30.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 48.0;
@@ -21,11 +21,19 @@ const MARKED: usize = 40;
 
 pub(super) fn write_chart(f: &mut Formatter<'_>, chart: &Chart) -> fmt::Result {
     let curves: Vec<Curve> = chart.series.iter().map(|s| Curve::of(s, chart)).collect();
-    writeln!(f, "<h2>{}</h2>\n<figure>", Escaped(&chart.title))?;
+    writeln!(
+        f,
+        "<figure>\n<figcaption>{}</figcaption>",
+        Escaped(&chart.title)
+    )?;
     write_legend(f, chart)?;
     let values = |of: fn(&(f64, f64)) -> f64| {
         let pieces = curves.iter().flat_map(|curve| &curve.pieces);
-        pieces.flatten().map(of)
+        let bands = curves
+            .iter()
+            .flat_map(|curve| &curve.bands)
+            .flat_map(|(low, high)| low.iter().chain(high));
+        pieces.flatten().chain(bands).map(of)
     };
     let x = Scale::over(values(|point| point.0), chart.log_x);
     let y = Scale::over(values(|point| point.1), chart.log_y).map(Scale::padded);
@@ -34,6 +42,9 @@ pub(super) fn write_chart(f: &mut Formatter<'_>, chart: &Chart) -> fmt::Result {
         Some(plot) => {
             open_svg(f, chart, &plot)?;
             write_axes(f, chart, &plot)?;
+            for (i, curve) in curves.iter().enumerate() {
+                write_bands(f, i, curve, &plot)?;
+            }
             for (i, curve) in curves.iter().enumerate() {
                 write_curve(f, i, curve, &plot)?;
             }
@@ -72,7 +83,7 @@ impl Plot {
     /// Leaves room for the longest name on the y axis.
     fn new(x: Scale, y: Scale) -> Self {
         let names = y.ticks().into_iter().map(|(_, name)| name.len());
-        let left = 36.0 + 6.8 * names.max().unwrap_or(0) as f64;
+        let left = 38.0 + 7.4 * names.max().unwrap_or(0) as f64;
         Self { x, y, left }
     }
 
@@ -87,12 +98,23 @@ impl Plot {
     fn down_to(place: f64) -> f64 {
         TOP + (1.0 - place) * PLOT_HEIGHT
     }
+
+    /// A piece of a curve on the page, with as many points as can be seen.
+    fn place(&self, piece: &Piece) -> Piece {
+        let on_page = piece.iter().map(|&(x, y)| {
+            let right = self.right_of(self.x.place(x));
+            (right, Self::down_to(self.y.place(y)))
+        });
+        curve::thinned(&on_page.collect::<Piece>(), WIDTH)
+    }
 }
 
 /// What is drawn of a series, in its own units.
 struct Curve<'a> {
     name: &'a str,
     pieces: Vec<Piece>,
+    /// The lower and the upper edge of what is shaded.
+    bands: Vec<(Piece, Piece)>,
     hidden: usize,
     smooth: bool,
 }
@@ -101,14 +123,40 @@ impl<'a> Curve<'a> {
     fn of(series: &'a Series, chart: &Chart) -> Self {
         let shown =
             |&(x, y): &(f64, f64)| Scale::shows(chart.log_x, x) && Scale::shows(chart.log_y, y);
-        let (pieces, hidden) = curve::pieces(&series.points, shown);
+        let (mut pieces, hidden) = curve::pieces(&series.points, shown);
+        let bands = bands(series, chart.smooth, shown);
+        // Where there is a band it shows the noise, and only the mean is drawn.
+        let smooth = chart.smooth && bands.is_empty();
+        if chart.smooth && !smooth {
+            pieces = pieces.iter().map(|piece| curve::smoothed(piece)).collect();
+        }
         Self {
             name: &series.name,
             pieces,
+            bands,
             hidden,
-            smooth: chart.smooth,
+            smooth,
         }
     }
+}
+
+/// The edges of what is shaded, between points that cannot be shown.
+fn bands(
+    series: &Series,
+    smooth: bool,
+    shown: impl Fn(&(f64, f64)) -> bool,
+) -> Vec<(Piece, Piece)> {
+    let is_shown = |&(x, low, high): &(f64, f64, f64)| shown(&(x, low)) && shown(&(x, high));
+    let pieces = series.band.split(|point| !is_shown(point));
+    let edges = pieces.filter(|piece| !piece.is_empty()).map(|piece| {
+        let low: Piece = piece.iter().map(|&(x, low, _)| (x, low)).collect();
+        let high: Piece = piece.iter().map(|&(x, _, high)| (x, high)).collect();
+        match smooth {
+            true => (curve::smoothed(&low), curve::smoothed(&high)),
+            false => (low, high),
+        }
+    });
+    edges.collect()
 }
 
 fn write_legend(f: &mut Formatter<'_>, chart: &Chart) -> fmt::Result {
@@ -181,14 +229,22 @@ fn write_axes(f: &mut Formatter<'_>, chart: &Chart, plot: &Plot) -> fmt::Result 
     )
 }
 
+fn write_bands(f: &mut Formatter<'_>, i: usize, curve: &Curve<'_>, plot: &Plot) -> fmt::Result {
+    let colour = i % COLOURS;
+    for (low, high) in &curve.bands {
+        let mut edge = plot.place(high);
+        edge.extend(plot.place(low).into_iter().rev());
+        writeln!(
+            f,
+            "<path class=\"band\" d=\"{}Z\" fill=\"var(--c{colour})\"/>",
+            path(&[edge])
+        )?;
+    }
+    Ok(())
+}
+
 fn write_curve(f: &mut Formatter<'_>, i: usize, curve: &Curve<'_>, plot: &Plot) -> fmt::Result {
-    let place = |piece: &Piece| -> Piece {
-        let on_page = piece.iter().map(|&(x, y)| {
-            let right = plot.right_of(plot.x.place(x));
-            (right, Plot::down_to(plot.y.place(y)))
-        });
-        curve::thinned(&on_page.collect::<Piece>(), WIDTH)
-    };
+    let place = |piece: &Piece| plot.place(piece);
     let (stroke, name) = (stroke(i), Escaped(curve.name));
     let mut line: Vec<Piece> = curve.pieces.iter().map(place).collect();
     if curve.smooth {
