@@ -1,8 +1,9 @@
 //! All-gather of one item of bytes per worker (Bruck's schedule). Items may differ in length.
 
 use super::{ITEM_PREFIX, Items, read_item, write_item};
+use crate::codec::Reader;
 use crate::collective::{Payload, Received, Round};
-use crate::error::ProtocolError;
+use crate::error::{DecodeError, ProtocolError};
 use crate::schedule::{Gather, Windows, all_gather};
 use crate::world::Group;
 
@@ -58,15 +59,20 @@ impl AllGather {
     /// # Errors
     /// When the message is damaged or an item exceeds its bound.
     pub fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
+        received.read(0, |reader| self.absorb_part(reader, received.round()))
+    }
+
+    /// [`AllGather::absorb`] from a message of round `number` that carries more than this phase.
+    ///
+    /// # Errors
+    /// When the message does not go on with items, or one exceeds its bound.
+    pub fn absorb_part(&mut self, reader: &mut Reader<'_>, number: u32) -> Result<(), DecodeError> {
         let round = self.rounds[self.done];
         let (position, size) = (self.group.position(), self.group.size());
-        received.read(0, |reader| {
-            for p in round.received(position, size) {
-                self.items
-                    .put(p, read_item(reader, self.bounds[p])?, received.round());
-            }
-            Ok(())
-        })?;
+        for p in round.received(position, size) {
+            self.items
+                .put(p, read_item(reader, self.bounds[p])?, number);
+        }
         self.done += 1;
         Ok(())
     }

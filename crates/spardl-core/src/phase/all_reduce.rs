@@ -189,18 +189,36 @@ impl AllReduce {
         data: &mut [T],
         received: Received<'_>,
     ) -> Result<(), ProtocolError> {
+        received.read(0, |reader| self.absorb_part(data, reader))
+    }
+
+    /// [`AllReduce::absorb`] from a message that carries more than this phase.
+    ///
+    /// # Errors
+    /// When the message does not go on with the blocks of the plan.
+    pub fn absorb_part<T: Element>(
+        &mut self,
+        data: &mut [T],
+        reader: &mut Reader<'_>,
+    ) -> Result<(), DecodeError> {
         let (position, size) = (self.group.position(), self.group.size());
         let (hop, values, blocks) = (self.hops[self.done], self.values, &self.blocks);
-        received.read(0, |reader| match hop {
+        match hop {
             Hop::Scatter(hop) => hop
                 .received(position, size)
                 .try_for_each(|block| T::add(reader, values, &mut data[blocks.range(block)])),
             Hop::Gather(hop) => hop
                 .received(position, size)
                 .try_for_each(|block| T::store(reader, values, &mut data[blocks.range(block)])),
-        })?;
+        }?;
         self.done += 1;
         Ok(())
+    }
+
+    /// Do the coming rounds hand round finished blocks? They then have the peers of an [`AllGather`](super::AllGather), whose
+    /// items may ride along.
+    pub fn gathers(&self) -> bool {
+        matches!(self.hops.get(self.done), Some(Hop::Gather(_)))
     }
 
     fn bytes<T: Element>(&self, blocks: &[usize]) -> usize {

@@ -10,9 +10,9 @@
 use std::ops::Range;
 
 use super::AllReduce;
-use crate::codec::ValueType;
+use crate::codec::{Reader, ValueType};
 use crate::collective::{Received, Round};
-use crate::error::ProtocolError;
+use crate::error::{DecodeError, ProtocolError};
 use crate::world::Group;
 
 /// The sum over a group of one array per worker, and what rounding took from this worker's values.
@@ -53,6 +53,19 @@ impl KeepingReduce {
     /// As [`AllReduce::absorb`].
     pub fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
         self.reduce.absorb(&mut self.sums, received)
+    }
+
+    /// [`KeepingReduce::absorb`] from a message that carries more than this phase.
+    ///
+    /// # Errors
+    /// As [`AllReduce::absorb_part`].
+    pub fn absorb_part(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.reduce.absorb_part(&mut self.sums, reader)
+    }
+
+    /// As [`AllReduce::gathers`].
+    pub fn gathers(&self) -> bool {
+        self.reduce.gathers()
     }
 
     /// The sums, once `round` has returned `None`, and the errors kept here; no errors when the value type rounds nothing.

@@ -29,7 +29,9 @@ pub use keeping_reduce::KeepingReduce;
 pub use split_reduce::SplitReduce;
 
 use crate::codec::Reader;
+use crate::collective::Round;
 use crate::error::{DecodeError, ProtocolError};
+use crate::header::HEADER_LEN;
 use crate::spare;
 use crate::world::Group;
 
@@ -88,6 +90,25 @@ impl Drop for Items {
     fn drop(&mut self) {
         self.items.drain(..).for_each(spare::keep);
     }
+}
+
+/// The rounds of two phases as one: the bodies of `second` follow those of `first`. Both have the same peers, in the same order.
+///
+/// What comes is read by `absorb_part` of the first phase, then of the second.
+pub fn joined(mut first: Round, second: &Round) -> Round {
+    for (send, more) in first.sends.iter_mut().zip(&second.sends) {
+        debug_assert_eq!(send.to, more.to, "joined rounds have the same peers");
+        let body = &more.payload.as_wire()[HEADER_LEN..];
+        send.payload.body_mut().extend_from_slice(body);
+    }
+    for (expected, more) in first.recvs.iter_mut().zip(&second.recvs) {
+        debug_assert_eq!(
+            expected.from, more.from,
+            "joined rounds have the same peers"
+        );
+        expected.max_bytes += more.max_bytes - HEADER_LEN;
+    }
+    first
 }
 
 /// Appends an item with its length.
