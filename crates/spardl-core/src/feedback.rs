@@ -205,6 +205,15 @@ impl Feedback {
         self.accumulate(gradient, vec![Span::new(all, f32::INFINITY, &mut nothing)]);
     }
 
+    /// Makes the working copy `(1 - weight) * residual + weight * work`: the next residual passes a low-pass filter, which does not
+    /// conserve unless `weight`, from 0 to 1, is 1.
+    pub fn low_pass(&mut self, weight: f32) {
+        let kept = 1.0 - weight;
+        for (work, residual) in self.work.iter_mut().zip(&self.residual) {
+            *work = kept * residual + weight * *work;
+        }
+    }
+
     /// Says that a value became NaN or infinite on the way.
     pub const fn flag_non_finite(&mut self) {
         self.non_finite = true;
