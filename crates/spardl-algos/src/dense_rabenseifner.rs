@@ -13,7 +13,7 @@
 //! acts for a folded one.
 //!
 //! Limitations: the fold costs whole gradients when P is not a power of two. With bf16 values the rounding of partial sums is
-//! not kept (see `dense`).
+//! not kept (see `dense`); few bits are refused, since halves of unequal runs cannot be handed on as they came.
 
 use std::ops::Range;
 

@@ -10,7 +10,8 @@
 //!
 //! Rounds: 2 (P - 1). Bytes: 2 n (P - 1) / P elements per worker.
 //!
-//! Limitations: latency grows with P. With bf16 values the rounding of partial sums is not kept (see `dense`).
+//! Limitations: latency grows with P. With bf16 values the rounding of partial sums is not kept. With few bits it is, in a residual,
+//! and a partial sum is quantised in each of P - 1 hops (see `dense`, where it is in ceil(log2 P)).
 
 use spardl_core::codec::{add_values, decode_values, encode_values};
 use spardl_core::schedule::{RingHop, ring};
@@ -19,6 +20,7 @@ use spardl_core::{
     Partition, Payload, ProtocolError, Received, Round, Update, ValueType, World,
 };
 
+use crate::dense::{Dense, Sums};
 use crate::registry::Entry;
 
 /// The method in the registry.
@@ -60,6 +62,7 @@ impl Algorithm for DenseRing {
         Ok(Box::new(Worker {
             world,
             values: self.values,
+            sums: Sums::new(self.values, layout.len()),
             blocks: Partition::even(layout.len(), size),
             hops: ring(position, size).collect(),
             done: 0,
@@ -85,7 +88,10 @@ impl Algorithm for DenseRing {
     }
 
     fn laws(&self) -> Laws {
-        crate::dense::laws(self.values)
+        Dense {
+            values: self.values,
+        }
+        .laws()
     }
 }
 
@@ -93,6 +99,7 @@ impl Algorithm for DenseRing {
 struct Worker {
     world: World,
     values: ValueType,
+    sums: Sums,
     blocks: Partition,
     hops: Vec<RingHop>,
     done: usize,
@@ -100,15 +107,23 @@ struct Worker {
 
 impl Machine for Worker {
     fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
-        feedback.load(input.gradient);
+        self.sums.load(feedback, input.gradient);
         self.done = 0;
     }
 
     fn round(&mut self, feedback: &mut Feedback) -> Result<Option<Round>, ProtocolError> {
+        if self.hops.is_empty() {
+            // Alone; with others no block has fewer than two hops.
+            self.sums.leave(feedback, 0..self.sums.len() as usize);
+        }
         let Some(&hop) = self.hops.get(self.done) else {
             return Ok(None);
         };
-        let data = feedback.work_mut();
+        let complete = self.done == self.hops.len() / 2;
+        if hop.reduce || complete {
+            self.sums.leave(feedback, self.blocks.range(hop.sent));
+        }
+        let data = self.sums.array(feedback);
         let bytes = |block| {
             self.values
                 .encoded_len(self.blocks.block_len(block) as usize)
@@ -116,7 +131,7 @@ impl Machine for Worker {
         let mut payload = Payload::with_capacity(bytes(hop.sent));
         let sent = &mut data[self.blocks.range(hop.sent)];
         encode_values(self.values, sent, payload.body_mut());
-        if !hop.reduce && self.done == self.hops.len() / 2 {
+        if complete {
             // The own block is complete: keep it as the others will see it.
             self.values.round(sent);
         }
@@ -135,7 +150,7 @@ impl Machine for Worker {
         received: Received<'_>,
     ) -> Result<(), ProtocolError> {
         let hop = self.hops[self.done];
-        let block = &mut feedback.work_mut()[self.blocks.range(hop.received)];
+        let block = &mut self.sums.array(feedback)[self.blocks.range(hop.received)];
         received.read(0, |reader| {
             if hop.reduce {
                 add_values(self.values, reader, block)
@@ -148,7 +163,7 @@ impl Machine for Worker {
     }
 
     fn update<'a>(&'a self, feedback: &'a Feedback) -> Update<'a> {
-        Update::Dense(feedback.work())
+        self.sums.update(feedback)
     }
 
     fn stats(&self) -> MethodStats {

@@ -7,7 +7,9 @@
 //!
 //! Words: *density* = k/n; a *correction* divides the threshold when the count is too low (multiplies it when too high, preset
 //! vgg only). Presets are those of the published programs: *vgg* (default) up to 20 steps of 1.02 into 3k/4..5k/4; *lstm* up to
-//! 50 steps of 1.012 down to 3k/4; *bert* up to 20 steps of 1.012 down to 5k/6, only when the first count is below 3k/4.
+//! 50 steps of 1.012 down to 3k/4; *bert* up to 20 steps of 1.012 down to 5k/6, only when the first count is below 3k/4. *paper*
+//! is the coarser loop of the paper's own authors: up to five counts, after each of which the threshold is halved below 2k/3 or
+//! made half as large again above 4k/3.
 //!
 //! Example, 5 workers, n = 8, k = 2, so z = 1.15. Worker 0 has (0 6 0 1 -1 0 0 2): mean 1, deviation 2.2, threshold 3.54, it
 //! sends {1:6}; one entry is not below 3k/4 = 1. Worker 1 has 3 everywhere: deviation 0, nothing lies strictly above 3; one
@@ -23,7 +25,8 @@
 //! Limitations: gradients have heavier tails than a normal distribution, so the count can be far from k. The mean is added
 //! although magnitudes are compared: negating the input may change the selection. The update has up to 4 k P entries.
 //!
-//! Differs from the authors' code: at most 4k entries are sent, the largest; when nothing is selected and the input is not zero, the
+//! Differs from the authors' code: at most 4k entries are sent, the largest (the paper's authors send the first k that they find,
+//! by index, so that late elements wait); when nothing is selected and the input is not zero, the
 //! k largest are; k >= n sends everything, k = 0 nothing. One all-gather of lists instead of three (counts, indices, values).
 //! The quantile is Acklam's rational approximation (relative error 1.2e-9); it and the threshold may use `ln`, since each
 //! worker's threshold is its own and need not agree with any other.
@@ -44,10 +47,16 @@ pub(crate) const ENTRY: Entry = Entry {
     summary: "what exceeds a threshold from mean and deviation, gathered by all and summed",
     options: &[(
         "preset",
-        "vgg, lstm, bert: how the threshold is corrected when the count is off",
+        "vgg, lstm, bert, paper: how the threshold is corrected when the count is off",
     )],
     source: include_str!("gaussian_k.rs"),
-    variants: |_| Options::variants(&[&[("preset", "lstm")], &[("preset", "bert")]]),
+    variants: |_| {
+        Options::variants(&[
+            &[("preset", "lstm")],
+            &[("preset", "bert")],
+            &[("preset", "paper")],
+        ])
+    },
     build: |options| Ok(Box::new(GaussianK::from_options(options)?)),
 };
 
@@ -61,30 +70,35 @@ pub enum Preset {
     Lstm,
     /// Down only, and a little further than what triggers it.
     Bert,
+    /// Both ways in large steps, a few times.
+    Paper,
 }
 
 impl Preset {
     /// All presets, by name.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("vgg", Self::Vgg),
         ("lstm", Self::Lstm),
         ("bert", Self::Bert),
+        ("paper", Self::Paper),
     ];
 
-    /// Ok-Topk's repository, `GaussianCompressor.compress` in `{VGG,LSTM,BERT/bert}/compression.py`.
-    const fn correction(self, k: usize) -> Correction {
+    /// Ok-Topk's repository, `GaussianCompressor.compress` in `{VGG,LSTM,BERT/bert}/compression.py`; `None` for the paper's own
+    /// loop, which may turn round.
+    const fn correction(self, k: usize) -> Option<Correction> {
         let (step, steps, enough, too_many) = match self {
             Self::Vgg => (1.02, 20, 3 * k / 4, 5 * k / 4),
             Self::Lstm => (1.012, 50, 3 * k / 4, usize::MAX),
             Self::Bert => (1.012, 20, 5 * k / 6, usize::MAX),
+            Self::Paper => return None,
         };
-        Correction {
+        Some(Correction {
             step,
             steps,
             too_few: 3 * k / 4,
             enough,
             too_many,
-        }
+        })
     }
 
     fn name(self) -> &'static str {
@@ -130,7 +144,7 @@ impl GaussianK {
             "gaussian-k",
             "preset",
             Preset::default(),
-            "vgg, lstm or bert",
+            "vgg, lstm, bert or paper",
             parse,
         )?;
         Ok(Self {
@@ -207,7 +221,9 @@ impl Threshold {
     fn corrected(&mut self, selector: &mut Selector, work: &[f32], k: usize) -> f32 {
         let (mean, deviation) = moments(work);
         let mut threshold = mean + upper_quantile(k as f64 / work.len() as f64 / 2.0) * deviation;
-        let loops = self.preset.correction(k);
+        let Some(loops) = self.preset.correction(k) else {
+            return self.coarsely_corrected(selector, work, k, threshold);
+        };
         let first = count(selector, work, threshold);
         self.lowest = threshold as f32;
         if first < loops.too_few {
@@ -231,6 +247,37 @@ impl Threshold {
             }
         }
         threshold as f32
+    }
+
+    /// The paper's loop. Its last count is what is sent, whatever it is.
+    fn coarsely_corrected(
+        &mut self,
+        selector: &mut Selector,
+        work: &[f32],
+        k: usize,
+        mut threshold: f64,
+    ) -> f32 {
+        self.lowest = threshold as f32;
+        for _ in 1..COARSE_COUNTS {
+            let Some(factor) = coarse_move(count(selector, work, threshold), k) else {
+                break;
+            };
+            threshold *= factor;
+            self.lowest = self.lowest.min(threshold as f32);
+        }
+        threshold as f32
+    }
+}
+
+/// The counts of the paper's loop, so that the threshold moves at most one time less.
+const COARSE_COUNTS: usize = 5;
+
+/// Where the paper's loop moves the threshold when `count` is outside 2k/3..4k/3; `None` inside.
+fn coarse_move(count: usize, k: usize) -> Option<f64> {
+    match 3 * count {
+        thrice if thrice < 2 * k => Some(0.5),
+        thrice if thrice > 4 * k => Some(1.5),
+        _ => None,
     }
 }
 
@@ -385,12 +432,27 @@ mod tests {
     fn published(values: &[f32], k: usize, preset: Preset) -> Vec<usize> {
         let (mean, deviation) = moments(values);
         let mut threshold = mean + upper_quantile(k as f64 / values.len() as f64 / 2.0) * deviation;
-        let loops = preset.correction(k);
         let above = |threshold: f64| {
             let exceeds = |i: &usize| values[*i].abs() > threshold as f32;
             (0..values.len()).filter(exceeds).collect::<Vec<_>>()
         };
         let mut selected = above(threshold);
+        let Some(loops) = preset.correction(k) else {
+            // Counted, then moved, five times; the fifth move has no effect any more.
+            let mut loops = 0;
+            while loops < 5 {
+                selected = above(threshold);
+                if (selected.len() as f64) < 2.0 * k as f64 / 3.0 {
+                    threshold *= 0.5;
+                } else if selected.len() as f64 > 4.0 * k as f64 / 3.0 {
+                    threshold *= 1.5;
+                } else {
+                    break;
+                }
+                loops += 1;
+            }
+            return selected;
+        };
         let down = selected.len() < loops.too_few;
         let up = selected.len() > loops.too_many;
         for _ in 0..loops.steps {

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arc_topk;
 mod clt_k;
 mod deft;
 mod dense;
@@ -15,11 +16,13 @@ mod exdyna;
 mod gaussian_k;
 mod gtopk;
 mod hard_threshold;
+mod lagged_mask;
 mod list_gather;
 mod mask;
 mod micro;
 mod ok_topk;
 mod options;
+mod oracle_k;
 mod power_sgd;
 mod random_k;
 pub mod registry;
@@ -30,6 +33,7 @@ mod topk_a2;
 mod topk_dsa;
 mod usual;
 
+pub use arc_topk::{ArcTopk, Row};
 pub use clt_k::CltK;
 pub use deft::Deft;
 pub use dense::Dense;
@@ -39,10 +43,12 @@ pub use exdyna::{Controller, ExDyna, Start};
 pub use gaussian_k::{GaussianK, Preset};
 pub use gtopk::{Dropped, GTopk};
 pub use hard_threshold::HardThreshold;
+pub use lagged_mask::LaggedMask;
 pub use mask::Cap;
 pub use micro::Micro;
 pub use ok_topk::{Balance, Intersection, OkTopk, Preset as OkTopkPreset};
 pub use options::Options;
+pub use oracle_k::OracleK;
 pub use power_sgd::{ErrorRule, PowerSgd};
 pub use random_k::RandomK;
 pub use spardl::{Residual, Sag, SparDl};

@@ -9,12 +9,13 @@
 
 use std::fmt;
 
+use spardl_core::codec::Reader;
 use spardl_core::phase::{KeepingReduce, all_reduce_elements};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Codec, ConfigError, Cost, Entries, Feedback, Group, HEADER_LEN, IndexCoding, Input, Machine,
-    MethodState, MethodStats, ProtocolError, Received, Round, SparseVec, Update, ValueType, World,
-    list,
+    Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Group, HEADER_LEN, IndexCoding,
+    Input, Machine, MethodState, MethodStats, ProtocolError, Received, Round, SparseVec, Update,
+    ValueType, World, list,
 };
 use spardl_kernels::Level;
 
@@ -32,7 +33,10 @@ pub(crate) trait Agree: fmt::Debug + Send {
     /// The common indices, ascending and the same on every worker, once `round` has returned `None`.
     fn agreed(&mut self) -> Result<Vec<u32>, ProtocolError>;
 
-    /// Blocks scanned again and entries this worker selected in this step; no values are sent yet.
+    /// The sums are delivered and `work` holds the next residual by rule M: what else is to be done with it.
+    fn delivered(&mut self, _feedback: &mut Feedback) {}
+
+    /// Blocks scanned again, entries this worker selected in this step, and values it sent so as to agree.
     fn stats(&self) -> MethodStats;
 
     /// As [`Machine::state`].
@@ -89,6 +93,7 @@ impl<A: Agree> Machine for Masked<A> {
         let round = self.sum.as_mut().and_then(MaskedSum::round);
         if let Some(sum) = self.sum.take_if(|_| round.is_none()) {
             self.update = sum.finish(feedback.work_mut());
+            self.agree.delivered(feedback);
         }
         Ok(round)
     }
@@ -106,10 +111,11 @@ impl<A: Agree> Machine for Masked<A> {
 
     fn stats(&self) -> MethodStats {
         let (position, size) = (self.world.rank().index(), self.world.size() as usize);
+        let agreed = self.agree.stats();
         MethodStats {
             // The values of the sum; indices travel before them, alone.
-            entries_sent: all_reduce_elements(position, size, self.summed),
-            ..self.agree.stats()
+            entries_sent: agreed.entries_sent + all_reduce_elements(position, size, self.summed),
+            ..agreed
         }
     }
 
@@ -156,6 +162,16 @@ impl MaskedSum {
     /// Takes the values of the current round.
     pub(crate) fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
         self.reduce.absorb(received)
+    }
+
+    /// [`MaskedSum::absorb`] from a message that carries more than the sum.
+    pub(crate) fn absorb_part(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.reduce.absorb_part(reader)
+    }
+
+    /// Do the coming rounds have the peers of an all-gather?
+    pub(crate) fn gathers(&self) -> bool {
+        self.reduce.gathers()
     }
 
     /// Rule M: what was delivered is gone from the residual, up to the rounding errors kept here. Returns the update.

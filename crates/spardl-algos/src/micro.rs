@@ -19,12 +19,13 @@
 //!
 //! Limitations: as ExDyna; a partition that yields many entries makes all workers wait for its list, in every step.
 //!
-//! Differs from the authors' code: as ExDyna (start of the threshold, controller, no padding, any n and any P).
+//! Differs from the authors' code: as ExDyna (start of the threshold, controller, fallback, no padding, any n and any P).
 
 use spardl_core::{
     Algorithm, ConfigError, Cost, Estimate, Laws, Layout, Machine, ValueType, World,
 };
 
+use crate::exdyna::FALLBACK;
 use crate::mask::Cap;
 use crate::registry::Entry;
 use crate::{Controller, ExDyna, Options, Start};
@@ -40,14 +41,18 @@ pub(crate) const ENTRY: Entry = Entry {
         ),
         ("start", "data, published: where the threshold starts"),
         ("cap", "4k, none: the most entries a worker selects"),
+        FALLBACK,
     ],
     source: include_str!("micro.rs"),
     variants: |_| {
-        Options::variants(&[&[
-            ("controller", "published"),
-            ("start", "published"),
-            ("cap", "none"),
-        ]])
+        Options::variants(&[
+            &[
+                ("controller", "published"),
+                ("start", "published"),
+                ("cap", "none"),
+            ],
+            &[("fallback", "counted")],
+        ])
     },
     build: |options| Ok(Box::new(Micro::from_options(options)?)),
 };
@@ -107,10 +112,11 @@ impl Algorithm for Micro {
 
     fn describe(&self) -> String {
         format!(
-            "micro controller={} start={} cap={} values={}",
+            "micro controller={} start={} cap={}{} values={}",
             self.controller(),
             self.start(),
             self.cap().name(),
+            self.exdyna.fallback_in_words(),
             self.exdyna.values()
         )
     }

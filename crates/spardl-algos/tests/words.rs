@@ -159,6 +159,66 @@ fn random_k_sends_values_only() {
 }
 
 #[test]
+fn arc_topk_sends_its_sketch_and_its_rows_without_an_index() {
+    for workers in WORKERS {
+        // One column per row of LEN / K elements: as many values as the update has.
+        let sketch = if workers == 1 { 0 } else { K };
+        for step in steps("arc-topk", workers, &flat(), false) {
+            let words = 2 * (K + sketch) * (step.workers - 1);
+            assert_eq!(step.total() / 4, words, "P={workers}");
+        }
+    }
+}
+
+#[test]
+fn lagged_mask_sends_values_and_the_lists_of_the_next_step_twice_only_at_the_start() {
+    for workers in WORKERS {
+        for (at, step) in steps("lagged-mask", workers, &flat(), false)
+            .iter()
+            .enumerate()
+        {
+            let peers = step.workers - 1;
+            let times = if at == 0 { 2 } else { 1 };
+            let lists = times * (4 * K * peers + step.prefixes());
+            let sums = 4 * 2 * K * peers;
+            assert_eq!(step.total(), lists + sums, "P={workers} step {at}");
+        }
+    }
+}
+
+#[test]
+fn the_oracle_costs_what_dense_does() {
+    for workers in WORKERS {
+        assert_eq!(bytes("oracle-k", workers), bytes("dense", workers));
+    }
+}
+
+/// Bits of an element on the wire, the bytes of all scales and tags included.
+fn bits_per_element(name: &str, workers: u32) -> f64 {
+    let len = 64_000;
+    let algorithm = registry::build(name, &Options::default()).unwrap();
+    let mut cluster = Cluster::new(&*algorithm, workers, &Layout::flat(len)).unwrap();
+    let gradients = generate::fractions(5, workers, len as usize);
+    let ledger = cluster.step(&gradients, 1, 0).unwrap().ledger;
+    let headers: u64 = ledger.messages.iter().sum::<u64>() * HEADER_LEN as u64;
+    let elements = 2 * u64::from(len) * (u64::from(workers) - 1);
+    8.0 * (ledger.bytes.iter().sum::<u64>() - headers) as f64 / elements as f64
+}
+
+#[test]
+fn a_dense_sum_of_few_bits_sends_few_bits() {
+    for workers in [2, 5, 8] {
+        for name in ["dense", "dense-ring"] {
+            assert!((bits_per_element(name, workers) - 32.0).abs() < 0.01);
+            for (values, most) in [("q8", 9.5), ("q4", 6.5)] {
+                let bits = bits_per_element(&format!("{name}-{values}"), workers);
+                assert!(bits < most, "{name}-{values} P={workers}: {bits} bits");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_leader_of_clt_k_broadcasts_its_indices_and_all_add_their_values() {
     for workers in WORKERS {
         for step in steps("clt-k", workers, &flat(), false) {

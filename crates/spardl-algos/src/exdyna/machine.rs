@@ -247,8 +247,9 @@ impl Search {
                 Ok(kind)
             })?;
             let listed = (indices.len() - before) as u64;
-            counts.push(if kind == Kind::Found { listed } else { 0 });
-            zeros &= kind == Kind::Zeros;
+            let counts_as_found = kind == Kind::Found || self.config.count_fallback;
+            counts.push(if counts_as_found { listed } else { 0 });
+            zeros &= kind == Kind::Zeros && !self.config.count_fallback;
         }
         match self.mode {
             Mode::Everything => indices = (0..self.len).collect(),

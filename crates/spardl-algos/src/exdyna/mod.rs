@@ -33,8 +33,9 @@
 //!   ratio itself, at most 2 (option controller = published);
 //! - such a leap is halved each time it reverses the one before: a residual piles up just below the threshold, and without
 //!   that the number of entries swung between 0.3 k and 6 k for ever after the gradients became ten times smaller;
-//! - lists travel with their lengths, without padding; indices found by the fallback rule do not count for the controller, and
-//!   a step in which everything is zero teaches it nothing;
+//! - lists travel with their lengths, without padding; indices found by the fallback rule do not count for the controller and for
+//!   the partitions, and a step in which everything is zero teaches them nothing (option fallback = counted: each counts as one
+//!   that was found, so that with k below P the threshold rises although nothing reaches it);
 //! - blocks differ by at most one element, no remainder is left for the last partition, and there are never fewer
 //!   blocks than workers: any n and any P work. P = 1 selects the k largest, k = 0 nothing, k >= n everything.
 
@@ -55,6 +56,12 @@ use crate::mask::{AgreeCost, Cap, Masked, cost, raw_indices_bound};
 use crate::registry::Entry;
 use machine::Search;
 
+/// The option that MiCRO has too.
+pub(crate) const FALLBACK: (&str, &str) = (
+    "fallback",
+    "ignored, counted (published): do indices that no entry reached the threshold for count as found",
+);
+
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
     name: "exdyna",
@@ -71,6 +78,7 @@ pub(crate) const ENTRY: Entry = Entry {
         ),
         ("start", "data, published: where the threshold starts"),
         ("cap", "4k, none: the most entries a worker selects"),
+        FALLBACK,
     ],
     source: include_str!("mod.rs"),
     variants: |_| {
@@ -81,6 +89,7 @@ pub(crate) const ENTRY: Entry = Entry {
                 ("controller", "published"),
                 ("start", "published"),
             ],
+            &[("blocks", "16"), ("fallback", "counted")],
         ])
     },
     build: |options| Ok(Box::new(ExDyna::from_options(options)?)),
@@ -99,6 +108,8 @@ pub struct ExDyna {
     pub start: Start,
     /// The most entries that a worker lists.
     pub cap: Cap,
+    /// Does the index of a worker that finds nothing count as found (the authors' code)?
+    pub count_fallback: bool,
     /// How indices and values travel.
     pub codec: Codec,
 }
@@ -111,6 +122,7 @@ impl Default for ExDyna {
             controller: Controller::default(),
             start: Start::default(),
             cap: Cap::default(),
+            count_fallback: false,
             codec: Codec::default(),
         }
     }
@@ -156,8 +168,28 @@ impl ExDyna {
                 |text| text.parse().ok(),
             )?,
             cap: options.parsed(method, "cap", default.cap, Cap::EXPECTED, Cap::parse)?,
+            count_fallback: options.parsed(
+                method,
+                "fallback",
+                false,
+                "use ignored or counted",
+                |text| match text {
+                    "ignored" => Some(false),
+                    "counted" => Some(true),
+                    _ => None,
+                },
+            )?,
             codec: options.codec,
         })
+    }
+
+    /// What a description says of the fallback: nothing when it is the usual one.
+    pub(crate) const fn fallback_in_words(&self) -> &'static str {
+        if self.count_fallback {
+            " fallback=counted"
+        } else {
+            ""
+        }
     }
 
     pub(crate) fn values(&self) -> ValueType {
@@ -178,11 +210,13 @@ impl Algorithm for ExDyna {
             start,
             cap,
             codec,
+            ..
         } = self;
         let adjust = if *adjust { "on" } else { "off" };
         format!(
-            "exdyna blocks={blocks} adjust={adjust} controller={controller} start={start} cap={} values={}",
+            "exdyna blocks={blocks} adjust={adjust} controller={controller} start={start} cap={}{} values={}",
             cap.name(),
+            self.fallback_in_words(),
             codec
         )
     }

@@ -104,8 +104,9 @@ impl Default for Space {
     }
 }
 
-/// Methods that need more than a density to be compared: entries drawn blindly, a threshold set by hand, a rank.
-const APART: [&str; 3] = ["random-k", "hard-threshold", "power-sgd"];
+/// Methods that need more than a density to be compared (entries drawn blindly, a threshold set by hand, a rank), and one for
+/// experiments only.
+const APART: [&str; 4] = ["random-k", "hard-threshold", "power-sgd", "oracle-k"];
 
 /// The most teams that are looked at.
 const MOST_TEAMS: u32 = 64;
