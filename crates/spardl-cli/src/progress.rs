@@ -23,7 +23,8 @@ pub(crate) struct Progress {
 impl Progress {
     /// A bar to `total` rows; only one rank of a job has it `shown`.
     pub(crate) fn new(total: u64, shown: bool) -> Self {
-        let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {elapsed} {wide_msg}");
+        let style =
+            ProgressStyle::with_template("{bar:16} {pos}/{len}  {elapsed}, {eta} left  {wide_msg}");
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden())
             .with_style(style.expect("a valid template"));
         Self {
