@@ -465,6 +465,55 @@ fn compare_puts_methods_side_by_side_and_saves_a_page() {
 }
 
 #[test]
+fn compare_chooses_rates_on_held_out_samples_and_pairs_seeds_with_dense() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().to_str().expect("text");
+    let mut args = small(&[
+        "--methods",
+        "dense,spardl@0.05",
+        "--seeds",
+        "1,2",
+        "--tune-lr",
+        "0.00001,0.05",
+        "--tune-momentum",
+        "0,0.9",
+        "--tune-epochs",
+        "1",
+        "--held-out",
+        "0.25",
+        "--overlap",
+        "0.6",
+        "--out",
+        out,
+    ]);
+    args[0] = "compare";
+    let output = ends_well(&args);
+    let (table, said) = (
+        String::from_utf8(output.stdout).expect("text"),
+        String::from_utf8(output.stderr).expect("text"),
+    );
+    assert_eq!(said.matches("chosen of 4: lr 0.05").count(), 2, "{said}");
+    assert!(table.contains("points against dense"), "{table}");
+    let text = fs::read_to_string(dir.path().join("compare.json")).expect("rows");
+    let rows: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    for row in &rows {
+        let tried = row["choice"]["tried"].as_array().expect("a grid");
+        assert_eq!(tried.len(), 4, "{row}");
+        // With a rate of next to nothing a network stays where it was.
+        let accuracy = |i: usize| tried[i]["held_out_accuracy"].as_f64().expect("tested");
+        assert!(
+            accuracy(0) < accuracy(2) || accuracy(1) < accuracy(3),
+            "{row}"
+        );
+        assert_eq!(row["against_dense"]["at_equal_steps"]["pairs"], 2);
+    }
+    assert_eq!(rows[0]["against_dense"]["at_equal_steps"]["mean"], 0.0);
+    // What was chosen is what the runs that count were trained with.
+    let config = fs::read_to_string(dir.path().join("dense-seed-2/config.toml")).expect("saved");
+    assert!(config.contains("\nlr = 0.05\n"), "{config}");
+}
+
+#[test]
 fn only_dense_in_f32_is_what_others_are_compared_with() {
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().to_str().expect("text");
@@ -549,6 +598,11 @@ fn compare_refuses_what_it_could_not_tell_apart() {
     }
     refused(&["--methods", "dense@0.1,spardl"], "leave out the density");
     refused(&["--target-accuracy", "90"], "90 % is 0.9");
+    refused(&["--overlap", "2"], "not a number from 0 to 1");
+    refused(&["--tune-lr", "0.1,0.1"], "--tune-lr names 0.1 twice");
+    refused(&["--tune-lr", "0.1", "--held-out", "1"], "a tenth is 0.1");
+    refused(&["--held-out", "0.2"], "give --tune-lr");
+    refused(&["--tune-lr", "0.1,-1"], "lr");
 }
 
 /// The first 512 steps of the published run reduce the whole gradient.

@@ -330,6 +330,40 @@ fn a_part_of_the_samples_is_chosen_by_the_seed() {
     assert!(open(1, 0, 20).is_err() && open(1, 1, 31).is_err());
 }
 
+#[test]
+fn what_is_held_out_is_tested_on_and_not_trained_on() {
+    let dir = folder();
+    mnist(dir.path(), "train", 200, false);
+    mnist(dir.path(), "t10k", 30, false);
+    let data = data::open("mnist", &request(dir.path())).unwrap();
+    let held = data.hold_out(0.2, 7).unwrap();
+    assert_eq!((held.train.len(), held.test.len()), (160, 40));
+    let rows = |set: &dyn data::Dataset| -> Vec<Vec<u32>> {
+        let all: Vec<u32> = (0..set.len() as u32).collect();
+        let Input::Pixels(pixels) = set.batch(&all, None).unwrap().input else {
+            panic!("images");
+        };
+        let bits = |row: &[f32]| row.iter().map(|x| x.to_bits()).collect();
+        let mut rows: Vec<Vec<u32>> = pixels.chunks(28 * 28).map(bits).collect();
+        rows.sort_unstable();
+        rows
+    };
+    let mut both = rows(&*held.train);
+    both.extend(rows(&*held.test));
+    both.sort_unstable();
+    assert_eq!(both, rows(&*data.train), "every training sample once");
+    let again = data.hold_out(0.2, 7).unwrap();
+    assert_eq!(rows(&*again.test), rows(&*held.test));
+    assert_ne!(
+        rows(&*data.hold_out(0.2, 8).unwrap().test),
+        rows(&*held.test)
+    );
+    for part in [0.0, 0.001, 1.0, 2.0, f64::NAN] {
+        let error = data.hold_out(part, 7).unwrap_err().to_string();
+        assert!(error.contains("expected 1 to 199"), "{error}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -1,16 +1,23 @@
 //! `spardl compare`: the same training with several methods.
 
+mod against;
+mod grid;
+mod pareto;
+mod variant;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use spardl::AUTO;
-use spardl_algos::{Residual, registry};
-use spardl_core::ValueType;
 use spardl_train::TrainError;
+use spardl_train::chart::Table;
 use spardl_train::record::Summary;
-use spardl_train::schedule::DensitySchedule;
 
+pub(super) use self::against::Against;
+use self::against::{Seeded, against_dense};
+pub(super) use self::grid::Choice;
+use self::grid::Grid;
+use self::variant::Variant;
 use super::advice::FailedRun;
 use super::args::TrainArgs;
 use super::config::{Config, LARGEST, WORKERS};
@@ -23,13 +30,14 @@ use super::{conclude, defaults, introduce, results, stop, with_job};
 use crate::job::{Job, all_ready};
 use crate::method;
 use crate::output::{AlreadyReported, bad_request, complain, print, say};
-use crate::screen::stdout_width;
+use crate::screen::{Sheet, stdout_width};
 
 /// Train the same network with several methods and put the results side by side.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
         spardl compare --methods dense,spardl,ok-topk,exdyna --dnn resnet20 --dataset cifar10 --data-dir data --max-epochs 5 --out compared\n  \
-        spardl compare --methods dense,spardl --seeds 1,2,3 --dnn lenet --dataset mnist --data-dir data --max-epochs 2")]
+        spardl compare --methods dense,spardl --seeds 1,2,3 --dnn lenet --dataset mnist --data-dir data --max-epochs 2\n  \
+        spardl compare --methods dense,dense-bf16,spardl,spardl-q4 --tune-lr 0.01,0.03,0.1 --tune-momentum 0,0.9 --overlap 0.6 --seeds 1,2,3 --dnn lenet --dataset mnist --data-dir data")]
 pub(crate) struct CompareArgs {
     /// Methods, comma-separated, or all; auto: the one that `spardl tune` picks here. NAME@D is NAME with density D, NAME/RULE is NAME with that residual rule.
     #[arg(
@@ -46,6 +54,8 @@ pub(crate) struct CompareArgs {
     target_accuracy: Option<f64>,
     #[command(flatten)]
     link: Link,
+    #[command(flatten)]
+    grid: Grid,
     #[command(flatten)]
     train: TrainArgs,
 }
@@ -72,6 +82,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let more = [
         ("methods".to_owned(), args.methods.clone()),
         ("seeds".to_owned(), format!("{:?}", plan.seeds)),
+        ("choice".to_owned(), plan.grid.claim()),
     ];
     with_job(
         ("compare", train.transport()),
@@ -92,6 +103,7 @@ pub(super) fn show(link: Link) -> anyhow::Result<()> {
         seeds: Vec::new(),
         target_accuracy: Some(0.9),
         link,
+        grid: Grid::default(),
         train: TrainArgs::default(),
     };
     say("A small network learns generated images on 4 workers, twice:");
@@ -109,16 +121,8 @@ struct Plan {
     seeds: Vec<u64>,
     target: Option<f64>,
     link: Link,
+    grid: Grid,
     out: Option<PathBuf>,
-}
-
-/// A method with what distinguishes it.
-#[derive(Clone, Debug)]
-struct Variant {
-    label: String,
-    method: String,
-    density: Option<DensitySchedule>,
-    residual: Option<Residual>,
 }
 
 impl Plan {
@@ -151,23 +155,39 @@ impl Plan {
                 "--target-accuracy {target} is not a part of all samples: 90 % is 0.9"
             )));
         }
+        args.grid.check()?;
         Ok(Self {
             variants,
             seeds,
             target: args.target_accuracy,
             link: args.link,
+            grid: args.grid.clone(),
             out: args.train.out.clone(),
         })
     }
 
-    /// All runs, with the data of `first`.
-    fn runs(&self, base: &Config, first: &TrainingRun) -> anyhow::Result<Vec<Planned<'_>>> {
+    /// All runs, with the data of `first` and what was chosen for each method.
+    fn runs(
+        &self,
+        base: &Config,
+        first: &TrainingRun,
+        choices: &[Choice],
+    ) -> anyhow::Result<Vec<Planned<'_>>> {
         let mut runs = Vec::new();
-        for variant in &self.variants {
+        for (i, variant) in self.variants.iter().enumerate() {
+            let base = &match choices.get(i) {
+                Some(&Choice { lr, momentum, .. }) => Config {
+                    lr,
+                    momentum,
+                    ..base.clone()
+                },
+                None => base.clone(),
+            };
             for &seed in &self.seeds {
                 let label = variant.label.as_str();
                 runs.push(Planned {
                     label,
+                    seed,
                     name: match self.seeds.len() {
                         1 => label.to_owned(),
                         _ => format!("{label} seed {seed}"),
@@ -186,61 +206,10 @@ fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
     rest.find_map(|(place, value)| values[..place].contains(value).then_some(value))
 }
 
-impl Variant {
-    /// `spardl`, `spardl@0.001`, `spardl/local`, `spardl@0.001/global-b`; the label says what it is: the value type unless it is f32.
-    fn parse(asked: &str, values: ValueType) -> anyhow::Result<Self> {
-        let (rest, rule) = match asked.split_once('/') {
-            Some((rest, rule)) => (rest, Some(rule)),
-            None => (asked, None),
-        };
-        let (name, density) = match rest.split_once('@') {
-            Some((name, density)) => (name, Some(density)),
-            None => (rest, None),
-        };
-        let family = match name {
-            AUTO => AUTO,
-            name => registry::find(name).map_err(bad_request)?.0.name,
-        };
-        if let Some(rule) = rule.filter(|_| family != "spardl") {
-            return Err(bad_request(format!(
-                "--methods {asked}: only spardl has residual rules: leave out /{rule}"
-            )));
-        }
-        if density.is_some() && family.starts_with("dense") {
-            return Err(bad_request(format!(
-                "--methods {asked}: {name} reduces whole gradients: leave out the density"
-            )));
-        }
-        let method = method::full_name(name, values);
-        Ok(Self {
-            label: format!("{method}{}", &asked[name.len()..]),
-            method,
-            density: density.map(str::parse).transpose().map_err(bad_request)?,
-            residual: rule.map(str::parse).transpose().map_err(bad_request)?,
-        })
-    }
-
-    fn config(&self, base: &Config, seed: u64) -> Config {
-        let usual = Config::default();
-        // What is chosen brings its own options; those asked for are the other methods'.
-        let options = if self.method == AUTO { &usual } else { base };
-        Config {
-            teams: options.teams,
-            sag: options.sag,
-            value_type: options.value_type,
-            set: options.set.clone(),
-            method: self.method.clone(),
-            density: self.density.clone().unwrap_or_else(|| base.density.clone()),
-            residual: self.residual.unwrap_or(options.residual),
-            seed,
-            ..base.clone()
-        }
-    }
-}
-
 /// One run that is still to come.
 struct Planned<'a> {
     label: &'a str,
+    seed: u64,
     name: String,
     run: TrainingRun,
 }
@@ -248,6 +217,7 @@ struct Planned<'a> {
 /// One run that ended.
 struct Ended {
     label: String,
+    seed: u64,
     summary: Summary,
     curve: Vec<Point>,
 }
@@ -273,6 +243,7 @@ impl Planned<'_> {
         }
         Ok(Some(Ended {
             label: self.label.to_owned(),
+            seed: self.seed,
             summary,
             curve: console.into_curve(),
         }))
@@ -284,12 +255,19 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
     let first = TrainingRun::new(base.clone(), false);
     let first = all_ready(job.as_deref_mut(), first)?;
     // Everything is checked before the first long run.
-    let runs = plan.runs(&base, &first)?;
+    plan.runs(&base, &first, &[])?;
     if prints {
         introduce(&first)?;
         let clear = |dir| results::clear(dir, false);
         plan.out.as_deref().map_or(Ok(()), clear)?;
     }
+    let choices = match plan.grid.is_asked_for() {
+        true => plan
+            .grid
+            .choose(&plan.variants, &base, &first, job.as_deref_mut())?,
+        false => Vec::new(),
+    };
+    let runs = plan.runs(&base, &first, &choices)?;
     let (mut ended, mut failed) = (Vec::new(), Vec::new());
     for (i, run) in runs.iter().enumerate() {
         let place = format!("[{}/{}]", i + 1, runs.len());
@@ -308,7 +286,7 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
     }
     let shown = match ended.is_empty() {
         true => Ok(()),
-        false => finish(&base, plan, &ended),
+        false => finish(&base, plan, &choices, &ended),
     };
     shown.and(verdict(&failed, runs.len(), job))
 }
@@ -342,17 +320,25 @@ fn verdict(failed: &[&str], runs: usize, job: Option<&mut Job>) -> anyhow::Resul
 }
 
 /// Shows and saves the runs that ended.
-fn finish(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
-    let mut rows: Vec<Row> = Vec::new();
-    for variant in &plan.variants {
-        let runs: Vec<&Summary> = ended
-            .iter()
-            .filter(|run| run.label == variant.label)
-            .map(|run| &run.summary)
-            .collect();
+fn finish(base: &Config, plan: &Plan, choices: &[Choice], ended: &[Ended]) -> anyhow::Result<()> {
+    let (mut rows, mut methods): (Vec<Row>, Vec<_>) = (Vec::new(), Vec::new());
+    for (i, variant) in plan.variants.iter().enumerate() {
+        let mine = || ended.iter().filter(|run| run.label == variant.label);
+        let runs: Vec<&Summary> = mine().map(|run| &run.summary).collect();
         if !runs.is_empty() {
-            rows.push(Row::new(&variant.label, &runs, plan.link, plan.target));
+            let mut row = Row::new(&variant.label, &runs, plan.link, plan.target);
+            row.choice = choices.get(i).cloned();
+            rows.push(row);
+            let seeded = mine().map(|run| Seeded {
+                seed: run.seed,
+                summary: &run.summary,
+            });
+            methods.push((variant.label.as_str(), seeded.collect()));
         }
+    }
+    let against = against_dense(&methods, plan.link);
+    for (row, against) in rows.iter_mut().zip(against) {
+        row.against_dense = Some(against);
     }
     if let Some(dense) = rows.iter().find(|row| row.method == "dense").cloned() {
         rows.iter_mut().for_each(|row| row.compare(&dense));
@@ -361,8 +347,26 @@ fn finish(base: &Config, plan: &Plan, ended: &[Ended]) -> anyhow::Result<()> {
         save(dir, plan, base, ended, &rows)?;
     }
     print(&table::text(&rows, plan.link, stdout_width()))?;
+    if let Some((headings, cells)) = beside_dense(&rows) {
+        print(&format!(
+            "\n{}",
+            Sheet::new(headings, cells).text(stdout_width())
+        ))?;
+    }
     conclude(&rows, plan.link);
     Ok(())
+}
+
+/// The columns and rows of the second table; `None` with a method alone, or without a dense one.
+fn beside_dense(rows: &[Row]) -> Option<(Vec<String>, Vec<Vec<String>>)> {
+    let first = rows.first().filter(|_| rows.len() > 1)?;
+    let mut headings = vec!["method".to_owned()];
+    headings.extend(first.against_dense.as_ref()?.headings());
+    let cells = rows.iter().map(|row| {
+        let more = row.against_dense.iter().flat_map(Against::cells);
+        [row.method.clone()].into_iter().chain(more).collect()
+    });
+    Some((headings, cells.collect()))
 }
 
 /// Saves table, curves and page; done before anything is printed, as a closed stdout must not take the results with it.
@@ -391,8 +395,16 @@ fn save(
         rows,
         link: plan.link,
         settings: defaults::unusual(base)?,
-        more_tables: Vec::new(),
-        more_charts: Vec::new(),
+        more_tables: beside_dense(rows)
+            .map(|(columns, rows)| Table {
+                title: "Beside dense, over the same seeds".to_owned(),
+                columns,
+                rows,
+                is_text: false,
+            })
+            .into_iter()
+            .collect(),
+        more_charts: pareto::chart(rows).into_iter().collect(),
     };
     report.save(dir)?;
     say(&format!("written to {}", dir.display()));
@@ -405,21 +417,4 @@ fn save_rows(dir: &Path, rows: &[Row]) -> anyhow::Result<()> {
     fs::create_dir_all(dir)
         .and_then(|()| fs::write(&path, text))
         .with_context(|| format!("writing {}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_label_says_how_values_travel() {
-        let label = |asked: &str, values| Variant::parse(asked, values).expect("valid").label;
-        let (f32, bf16) = (ValueType::F32, ValueType::Bf16);
-        assert_eq!(label("dense", f32), "dense");
-        assert_eq!(label("dense-bf16", f32), "dense-bf16");
-        assert_eq!(label("dense", bf16), "dense-bf16");
-        assert_eq!(label("spardl-bf16", bf16), "spardl-bf16");
-        let both = label("spardl@0.05/local", bf16);
-        assert_eq!(both, "spardl-bf16@0.05/local");
-    }
 }

@@ -13,6 +13,16 @@ pub(crate) struct Link {
     /// The network for which the speed-up is worked out: microseconds of a message.
     #[arg(long = "link-latency", default_value_t = 50.0, value_name = "US", value_parser = latency)]
     pub(crate) latency_us: f64,
+    /// The part of the computing behind which messages may hide: 0.6 is most of a backward pass that sends its buckets as it goes.
+    #[arg(long, default_value_t = 0.0, value_name = "X", value_parser = part)]
+    pub(crate) overlap: f64,
+}
+
+fn part(text: &str) -> Result<f64, &'static str> {
+    let number = text.parse().ok();
+    number
+        .filter(|x| (0.0..=1.0).contains(x))
+        .ok_or("not a number from 0 to 1")
 }
 
 fn rate(text: &str) -> Result<f64, &'static str> {
@@ -30,16 +40,19 @@ impl Default for Link {
         Self {
             gbits: 1.0,
             latency_us: 50.0,
+            overlap: 0.0,
         }
     }
 }
 
 impl Link {
-    /// Seconds of an epoch: what rank 0 computed and selected here, and messages and bytes on this network.
+    /// Seconds of an epoch: what rank 0 computed and selected here, and what of the messages and bytes on this network does not
+    /// hide behind the computing.
     pub(crate) fn seconds(&self, epoch: &EpochRecord) -> f64 {
         let totals = &epoch.totals;
         let local = totals.compute + totals.select + totals.merge + totals.apply;
-        local + self.transfer_seconds(&epoch.traffic)
+        let hidden = self.overlap * totals.compute;
+        local + (self.transfer_seconds(&epoch.traffic) - hidden).max(0.0)
     }
 
     /// Seconds of messages and bytes, one after the other, of the worker that has the most.

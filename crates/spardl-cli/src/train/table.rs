@@ -3,6 +3,7 @@
 use serde::Serialize;
 use spardl_train::record::Summary;
 
+use super::compare::{Against, Choice};
 use super::link::Link;
 use super::watch::bytes;
 use crate::screen::Sheet;
@@ -36,6 +37,12 @@ pub(crate) struct Row {
     pub(crate) link_speedup: Option<f64>,
     pub(crate) skipped: u64,
     pub(crate) identical: bool,
+    /// Learning rate and momentum, where they were chosen on held-out samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) choice: Option<Choice>,
+    /// Beside the best dense method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) against_dense: Option<Against>,
 }
 
 impl Row {
@@ -85,6 +92,8 @@ impl Row {
             link_speedup: None,
             skipped: runs.iter().map(|run| run.totals().skipped).sum(),
             identical: runs.iter().all(|run| run.identical),
+            choice: None,
+            against_dense: None,
         }
     }
 

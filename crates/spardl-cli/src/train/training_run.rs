@@ -66,6 +66,14 @@ impl TrainingRun {
         })
     }
 
+    /// The same run, tested on a part of its training set, which it is not trained on.
+    pub(crate) fn hold_out(&self, part: f64, seed: u64) -> anyhow::Result<Self> {
+        Ok(Self {
+            data: self.data.hold_out(part, seed).map_err(explain_data)?,
+            ..self.again(self.config.clone())?
+        })
+    }
+
     /// The data, in words.
     pub(crate) fn about_data(&self) -> String {
         let (train, test) = (self.data.train.len(), self.data.test.len());

@@ -118,6 +118,28 @@ pub struct Fingerprint {
 const LOOKED_AT: usize = 32;
 
 impl Data {
+    /// The same task without its test set: that part of the training samples, drawn by `seed`, is what is tested on, and the
+    /// others are trained on. For choices (a learning rate, say) that must not be made on the test set.
+    ///
+    /// # Errors
+    /// When nothing would be left to train on or to test on.
+    pub fn hold_out(&self, part: f64, seed: u64) -> Result<Self, DataError> {
+        let all = self.train.len();
+        let len = (part * all as f64).round() as usize;
+        if len == 0 || len >= all {
+            return Err(DataError::Request(format!(
+                "{len} of {all} training samples would be held out: expected 1 to {}",
+                all.saturating_sub(1)
+            )));
+        }
+        let (test, train) = subset::split(self.train.clone(), len, seed);
+        Ok(Self {
+            train,
+            test,
+            ..self.clone()
+        })
+    }
+
     /// Hashes of the task, of how many samples there are, and of some of them: all workers must have the same.
     ///
     /// # Errors

@@ -11,6 +11,8 @@ use crate::Batch;
 struct Subset {
     whole: Arc<dyn Dataset>,
     permutation: Permutation,
+    /// The first sample, by its place in the permutation.
+    start: usize,
     len: usize,
 }
 
@@ -26,7 +28,7 @@ impl Dataset for Subset {
                 "sample {sample} of {}",
                 self.len
             );
-            self.permutation.get(sample as usize) as u32
+            self.permutation.get(self.start + sample as usize) as u32
         });
         self.whole.batch(&numbers.collect::<Vec<u32>>(), seed)
     }
@@ -50,6 +52,25 @@ pub(crate) fn first(
     Ok(Arc::new(Subset {
         whole,
         permutation,
+        start: 0,
         len,
     }))
+}
+
+/// Two sets without a sample in common: `len` samples of a permutation of `whole`, and the others.
+pub(super) fn split(
+    whole: Arc<dyn Dataset>,
+    len: usize,
+    seed: u64,
+) -> (Arc<dyn Dataset>, Arc<dyn Dataset>) {
+    let permutation = Permutation::new(seed, whole.len());
+    let part = |start, len| {
+        Arc::new(Subset {
+            whole: whole.clone(),
+            permutation,
+            start,
+            len,
+        })
+    };
+    (part(0, len), part(len, whole.len() - len))
 }
