@@ -5,12 +5,12 @@
 mod lists;
 mod pass;
 
-pub(crate) use lists::{common, drain, keys_between, read_high, take};
+pub(crate) use lists::{common, drain, keys_between, read_high, take, take_out};
 pub(crate) use pass::{accumulate, copy};
 
 use std::arch::x86_64::*;
 
-use crate::few_bits::Grid;
+use crate::few_bits::{Grid, Ladder};
 use crate::x86::{Sink, prefetch};
 use crate::{Entries, MAGNITUDE, portable, x86};
 
@@ -139,9 +139,15 @@ recompiled! {
     portable::any_zero(values: &[f32]) -> bool;
     portable::write_parts(width: u32, start: u32, indices: &[u32], low: &mut [u8], high: &mut [u8]);
     portable::read_low(width: u32, bytes: &[u8], start: u32, slots: &mut [u32]);
+    portable::zeros(width: u32, start: u32, indices: &[u32]) -> u64;
+    portable::write_gaps(width: u32, start: u32, indices: &[u32], low: &mut [u8], high: &mut [u8]);
+    portable::end_of_ones(bytes: &[u8], count: usize) -> Option<usize>;
+    portable::sum_gaps(width: u32, bytes: &[u8], start: u32, slots: &mut [u32]);
     portable::extent(values: &[f32]) -> (u32, u32);
     portable::codes(values: &[f32], grid: &Grid, out: &mut [u8]);
     portable::levels_of(codes: &[u8], levels: &[f32; 8], out: &mut [f32]);
+    portable::ladder_codes(values: &[f32], ladder: &Ladder<'_>, out: &mut [u8]);
+    portable::ladder_values(codes: &[u8], ladder: &Ladder<'_>, out: &mut [f32]);
     portable::add_assign(a: &mut [f32], b: &[f32]);
     portable::all_finite(a: &[f32]) -> bool;
     portable::sum_of_squares(a: &[f32]) -> f64;
@@ -151,4 +157,7 @@ recompiled! {
     portable::from_bf16(src: &[u16], dst: &mut [f32]);
     x86::take_at(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>);
     x86::scatter(dense: &mut [f32], indices: &[u32], values: &[f32]);
+    portable::add_at(dense: &mut [f32], base: u32, indices: &[u32], values: &[f32]);
+    x86::clear_at(dense: &mut [f32], indices: &[u32], limit: u32);
+    x86::copy_at(from: &[f32], to: &mut [f32], indices: &[u32]);
 }

@@ -14,7 +14,7 @@ use crate::{Level, portable};
 use crate::{avx2, avx512};
 
 /// Low parts per group.
-const GROUP: usize = 8;
+pub(crate) const GROUP: usize = 8;
 
 /// Calls a function that is compiled for each width of the low parts.
 macro_rules! by_width {
@@ -29,6 +29,8 @@ macro_rules! by_width {
         }
     };
 }
+
+pub(crate) use by_width;
 
 /// Bytes of `count` positions in a block of `block_len`. Saturates: a length that does not fit is more than any message has.
 pub fn len(block_len: u32, count: usize) -> usize {
@@ -92,13 +94,13 @@ pub fn read(
 }
 
 /// Width of the low parts, less than 32.
-fn low_width(block_len: u32, count: usize) -> u32 {
+pub(crate) fn low_width(block_len: u32, count: usize) -> u32 {
     let per_entry = u64::from(block_len) / count.max(1) as u64;
     per_entry.checked_ilog2().unwrap_or(0)
 }
 
 /// Bytes of the low parts and of the bitmap.
-fn lens(block_len: u32, count: usize) -> (usize, usize) {
+pub(crate) fn lens(block_len: u32, count: usize) -> (usize, usize) {
     if count == 0 {
         return (0, 0);
     }
@@ -139,7 +141,7 @@ fn write_low<const WIDTH: usize>(start: u32, indices: &[u32], bytes: &mut [u8]) 
 
 /// The low parts of a group, in the first `WIDTH` bytes.
 #[inline(always)]
-fn pack<const WIDTH: usize>(start: u32, group: &[u32; GROUP]) -> [u8; 32] {
+pub(crate) fn pack<const WIDTH: usize>(start: u32, group: &[u32; GROUP]) -> [u8; 32] {
     let mut words = [0u64; 4];
     for (entry, index) in group.iter().enumerate() {
         let low = u64::from(index.wrapping_sub(start)) & ((1 << WIDTH) - 1);
@@ -235,7 +237,7 @@ fn complete<const WIDTH: usize>(bytes: &[u8], start: u32, slots: &mut [u32]) {
 
 /// The 8 bytes from `at`, with zeros after the end.
 #[inline(always)]
-fn load(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn load(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).unwrap_or_default();
     if let Some(word) = bytes.first_chunk() {
         return u64::from_le_bytes(*word);
@@ -247,7 +249,7 @@ fn load(bytes: &[u8], at: usize) -> u64 {
 
 /// Writes 8 bytes from `at`, without those after the end.
 #[inline(always)]
-fn store(bytes: &mut [u8], at: usize, word: u64) {
+pub(crate) fn store(bytes: &mut [u8], at: usize, word: u64) {
     let bytes = bytes.get_mut(at..).unwrap_or_default();
     if let Some(chunk) = bytes.first_chunk_mut() {
         *chunk = word.to_le_bytes();

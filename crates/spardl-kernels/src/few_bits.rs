@@ -1,7 +1,8 @@
-//! Values as a sign and one of at most eight levels: which level a value is nearest to, and back.
+//! Values as a sign and one of a few levels: which level a value is nearest to, and back.
 //!
 //! A code is the number of the level, shifted by one, and the sign in the lowest bit. The loops are written for the compiler to
-//! vectorise: eight levels are found by comparing with all of them.
+//! vectorise. Eight levels are found by comparing with all of them. More are found by arithmetic around a look into a table, which is a
+//! loop of its own, so that the others stay vectors.
 
 use crate::{Level, portable};
 
@@ -20,6 +21,43 @@ pub struct Grid {
     pub least: f32,
     /// A magnitude has as many levels below its own as limits that the upper half of its quotient, rounded, reaches.
     pub limits: [u32; LEVELS - 1],
+}
+
+/// Many levels: `base * 2^(number * step / 64)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Ladder<'a> {
+    /// The first level, and what magnitudes are divided by; no magnitude is smaller.
+    pub base: f32,
+    /// The smallest magnitude, whose level is the first.
+    pub least: f32,
+    /// Rungs from level to level, at least 1.
+    pub step: u32,
+    /// The number of the last level.
+    pub top: u32,
+    /// The nearest rung for each seven bits of a quotient.
+    pub rungs: &'a [u8; 128],
+    /// Powers of two from 1 to 2, as the seven bits after the leading one.
+    pub powers: &'a [u8; 64],
+}
+
+/// The codes of the values.
+///
+/// # Panics
+///
+/// If the slices differ in length.
+pub fn ladder_codes(level: Level, values: &[f32], ladder: &Ladder<'_>, out: &mut [u8]) {
+    assert_eq!(values.len(), out.len(), "a code for every value");
+    dispatch!(level, ladder_codes(values, ladder, out));
+}
+
+/// The levels of the codes, with their signs; infinite where there is no such power.
+///
+/// # Panics
+///
+/// If the slices differ in length.
+pub fn ladder_values(level: Level, codes: &[u8], ladder: &Ladder<'_>, out: &mut [f32]) {
+    assert_eq!(codes.len(), out.len(), "a value for every code");
+    dispatch!(level, ladder_values(codes, ladder, out));
 }
 
 /// The smallest and the largest magnitude bits (`bits & 0x7fff_ffff`); all bits and zero when there is no value.
@@ -67,8 +105,11 @@ pub fn values(level: Level, codes: &[u8], levels: &[f32; LEVELS], out: &mut [f32
 
 /// The portable loops.
 pub(crate) mod loops {
-    use super::{Grid, LEVELS};
-    use crate::MAGNITUDE;
+    use super::{Grid, LEVELS, Ladder};
+    use crate::{INFINITE, MAGNITUDE};
+
+    /// Values between two looks into a table.
+    const STRETCH: usize = 64;
 
     #[inline(always)]
     pub(crate) fn extent(values: &[f32]) -> (u32, u32) {
@@ -111,6 +152,51 @@ pub(crate) mod loops {
                 };
             }
             *out = f32::from_bits(seen | code << 31);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn ladder_codes(values: &[f32], ladder: &Ladder<'_>, out: &mut [u8]) {
+        let (least, step) = (ladder.least.to_bits(), ladder.step as f32);
+        let mut rungs = [0; STRETCH];
+        let stretches = values.chunks(STRETCH).zip(out.chunks_mut(STRETCH));
+        for (values, out) in stretches {
+            for (value, rung) in values.iter().zip(&mut rungs) {
+                let quotient = value.abs() / ladder.base;
+                *rung = quotient.to_bits().wrapping_add(0x8000);
+            }
+            for rung in &mut rungs[..values.len()] {
+                let octave = (*rung >> 23).saturating_sub(127);
+                *rung = 64 * octave + u32::from(ladder.rungs[(*rung >> 16 & 127) as usize]);
+            }
+            for ((value, rung), out) in values.iter().zip(&rungs).zip(out) {
+                let bits = value.to_bits();
+                // Signed numbers are what vectors convert.
+                let number = (*rung as i32 as f32 + 0.5 * step) / step;
+                let number = (number as i32 as u32).min(ladder.top);
+                let first = bits & MAGNITUDE == least;
+                let number = if first { 0 } else { number };
+                *out = (number << 1 | bits >> 31) as u8;
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn ladder_values(codes: &[u8], ladder: &Ladder<'_>, out: &mut [f32]) {
+        let mut powers = [0; STRETCH];
+        let stretches = codes.chunks(STRETCH).zip(out.chunks_mut(STRETCH));
+        for (codes, out) in stretches {
+            for (code, power) in codes.iter().zip(&mut powers) {
+                let rung = u32::from(code >> 1) * ladder.step;
+                *power = u32::from(ladder.powers[(rung % 64) as usize]);
+            }
+            for ((code, power), out) in codes.iter().zip(&powers).zip(out) {
+                let rung = u32::from(code >> 1) * ladder.step;
+                let bits = ((127 + rung / 64) << 23) + (power << 16);
+                let bits = if rung >= 64 * 128 { INFINITE } else { bits };
+                let level = ladder.base * f32::from_bits(bits);
+                *out = f32::from_bits(level.to_bits() | u32::from(*code) << 31);
+            }
         }
     }
 }

@@ -41,6 +41,7 @@ mod level;
 mod pages;
 mod portable;
 mod product;
+pub mod rice;
 mod source;
 mod window;
 
@@ -148,10 +149,18 @@ pub fn copy(level: Level, gradient: Scaled<'_>, work: &mut [f32]) -> bool {
 ///
 /// If `base + i` does not fit a `u32`.
 pub fn extract(level: Level, work: &[f32], base: u32, threshold: f32, out: &mut Entries) {
+    extract_from(level, work, base, limit(threshold), out);
+}
+
+/// [`extract`] down to magnitude bits (`bits & 0x7fff_ffff`) of `limit`, which is at least 1.
+///
+/// # Panics
+///
+/// As [`extract`].
+pub fn extract_from(level: Level, work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     check_range(base, work.len());
-    let limit = limit(threshold);
     if limit < UNREACHABLE {
-        dispatch!(level, extract(work, base, limit, out));
+        dispatch!(level, extract(work, base, limit.max(1), out));
     }
 }
 
@@ -199,6 +208,29 @@ pub fn leave(level: Level, values: &mut [f32], limit: u32, rests: &[f32]) {
         assert_eq!(count, rests.len(), "a rest for every value that was taken");
         dispatch!(level, leave(values, limit, rests));
     }
+}
+
+/// Moves the large values out of an array: appends `(base + i, values[i])` to `out` where the magnitude bits (`bits & 0x7fff_ffff`)
+/// are at least `limit`, which is at least 1, and leaves zeros there.
+///
+/// # Panics
+///
+/// If `base + i` does not fit a `u32`.
+///
+/// # Example
+///
+/// ```
+/// use spardl_kernels::{Entries, Level, take_out};
+///
+/// let (mut values, mut out) = ([1.0, -4.0, 0.0, 2.0], Entries::new());
+/// take_out(Level::best(), &mut values, 100, 2.0_f32.to_bits(), &mut out);
+/// assert_eq!(out.indices, [101, 103]);
+/// assert_eq!(out.values, [-4.0, 2.0]);
+/// assert_eq!(values, [1.0, 0.0, 0.0, 0.0]);
+/// ```
+pub fn take_out(level: Level, values: &mut [f32], base: u32, limit: u32, out: &mut Entries) {
+    check_range(base, values.len());
+    dispatch!(level, take_out(values, base, limit.max(1), out));
 }
 
 /// Does each index exceed the one before it?
@@ -319,6 +351,38 @@ pub fn scatter(level: Level, dense: &mut [f32], indices: &[u32], values: &[f32])
         "indices and values differ in length"
     );
     dispatch!(level, scatter(dense, indices, values));
+}
+
+/// `dense[indices[j] - base] += values[j]` for each `j`, in order. Fast where the entries lie close together.
+///
+/// # Panics
+///
+/// If `indices` and `values` differ in length, or an index is out of range: what comes before it may be added then.
+pub fn add_at(level: Level, dense: &mut [f32], base: u32, indices: &[u32], values: &[f32]) {
+    assert_eq!(
+        indices.len(),
+        values.len(),
+        "indices and values differ in length"
+    );
+    dispatch!(level, add_at(dense, base, indices, values));
+}
+
+/// `to[indices[j]] = from[indices[j]]` for each `j`.
+///
+/// # Panics
+///
+/// If an index is out of range for one of them; `to` is then unchanged.
+pub fn copy_at(level: Level, from: &[f32], to: &mut [f32], indices: &[u32]) {
+    dispatch!(level, copy_at(from, to, indices));
+}
+
+/// `dense[indices[j]] = 0` for each `j` where the magnitude bits (`bits & 0x7fff_ffff`) are at least `limit`.
+///
+/// # Panics
+///
+/// If an index is out of range; `dense` is then unchanged.
+pub fn clear_at(level: Level, dense: &mut [f32], indices: &[u32], limit: u32) {
+    dispatch!(level, clear_at(dense, indices, limit));
 }
 
 /// The smallest magnitude bits that make a candidate. At least 1, so that no zero is one.

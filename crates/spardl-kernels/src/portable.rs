@@ -5,7 +5,8 @@
 //! sums spell out their lanes.
 
 pub(crate) use crate::elias_fano::{read_high, read_low, write_parts};
-pub(crate) use crate::few_bits::loops::{codes, extent, levels_of};
+pub(crate) use crate::few_bits::loops::{codes, extent, ladder_codes, ladder_values, levels_of};
+pub(crate) use crate::rice::{end_of_ones, sum_gaps, write_gaps, zeros};
 
 use crate::source::Element;
 use crate::window::{Marks, Sums};
@@ -150,6 +151,15 @@ pub(crate) fn take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entrie
     out.values.truncate(end);
 }
 
+pub(crate) fn take_out(values: &mut [f32], base: u32, limit: u32, out: &mut Entries) {
+    for (group, values) in values.chunks_mut(GROUP).enumerate() {
+        if any_reaches(values, limit) {
+            scan(values, base + (group * GROUP) as u32, limit, out);
+            clear(values, limit);
+        }
+    }
+}
+
 /// There are as many `rests` as values that reach the limit.
 #[inline(always)]
 pub(crate) fn leave(values: &mut [f32], limit: u32, rests: &[f32]) {
@@ -291,6 +301,29 @@ pub(crate) fn scatter(dense: &mut [f32], indices: &[u32], values: &[f32]) {
     check_indices(dense.len(), indices);
     for (&index, &value) in indices.iter().zip(values) {
         dense[index as usize] = value;
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add_at(dense: &mut [f32], base: u32, indices: &[u32], values: &[f32]) {
+    for (&index, &value) in indices.iter().zip(values) {
+        dense[index.wrapping_sub(base) as usize] += value;
+    }
+}
+
+pub(crate) fn copy_at(from: &[f32], to: &mut [f32], indices: &[u32]) {
+    check_indices(from.len().min(to.len()), indices);
+    for &index in indices {
+        to[index as usize] = from[index as usize];
+    }
+}
+
+pub(crate) fn clear_at(dense: &mut [f32], indices: &[u32], limit: u32) {
+    check_indices(dense.len(), indices);
+    for &index in indices {
+        let value = &mut dense[index as usize];
+        let taken = value.to_bits() & MAGNITUDE >= limit;
+        *value = if taken { 0.0 } else { *value };
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch};
 
-use crate::Entries;
 use crate::portable::check_indices;
+use crate::{Entries, MAGNITUDE};
 
 /// From this many elements of `work` on, a pass stores past the cache (non-temporal).
 ///
@@ -138,6 +138,28 @@ pub(crate) fn scatter(dense: &mut [f32], indices: &[u32], values: &[f32]) {
             }
             *dense.get_unchecked_mut(index as usize) = value;
         }
+    }
+}
+
+/// Copies what is at `indices`. For entries that lie close together: nothing is prefetched.
+#[inline(always)]
+pub(crate) fn copy_at(from: &[f32], to: &mut [f32], indices: &[u32]) {
+    check_indices(from.len().min(to.len()), indices);
+    for &index in indices {
+        // SAFETY: the indices were checked at the top.
+        unsafe { *to.get_unchecked_mut(index as usize) = *from.get_unchecked(index as usize) };
+    }
+}
+
+/// Clears what is large at `indices`; see [`copy_at`].
+#[inline(always)]
+pub(crate) fn clear_at(dense: &mut [f32], indices: &[u32], limit: u32) {
+    check_indices(dense.len(), indices);
+    for &index in indices {
+        // SAFETY: the indices were checked at the top.
+        let value = unsafe { dense.get_unchecked_mut(index as usize) };
+        let taken = value.to_bits() & MAGNITUDE >= limit;
+        *value = if taken { 0.0 } else { *value };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{SET_LANES, WIDTH, load, set_bytes};
+use super::{CHUNK, SET_LANES, WIDTH, load, set_bytes, store};
 use crate::elias_fano::words;
 use crate::window::{Marks, Sums};
 use crate::x86::Sink;
@@ -24,6 +24,28 @@ pub(crate) fn take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entrie
     // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
     unsafe { sink.finish() };
     portable::take(index_tail, value_tail, limit, out);
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn take_out(values: &mut [f32], base: u32, limit: u32, out: &mut Entries) {
+    let (registers, tail) = values.as_chunks_mut::<WIDTH>();
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let mut start = base;
+    for chunk in registers.chunks_mut(CHUNK / WIDTH) {
+        let mut sink = Sink::new(out, chunk.len() * WIDTH);
+        for values in chunk {
+            let value = load(values);
+            let reached = reaching(magnitude(value), limit);
+            let index = _mm256_add_epi32(_mm256_set1_epi32(start as i32), lanes);
+            // SAFETY: the sink was made for every element of the chunk, and each is offered once.
+            unsafe { push_at(&mut sink, index, mask(reached), value) };
+            store(values, _mm256_andnot_ps(reached, value));
+            start = start.wrapping_add(WIDTH as u32);
+        }
+        // SAFETY: `push_at` counts what it writes; the chunk has no more elements than the sink has room for.
+        unsafe { sink.finish() };
+    }
+    portable::take_out(tail, start, limit, out);
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]

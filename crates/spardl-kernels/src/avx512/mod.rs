@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 
 use places::put_found;
 
-use crate::few_bits::Grid;
+use crate::few_bits::{Grid, Ladder};
 use crate::window::{Marks, Sums};
 use crate::x86::{Sink, prefetch};
 use crate::{Entries, MAGNITUDE, Window, portable, x86};
@@ -67,6 +67,26 @@ pub(crate) fn take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entrie
     // SAFETY: `push_at` counts what it writes; the registers have no more entries than the sink has room for.
     unsafe { sink.finish() };
     portable::take(index_tail, value_tail, limit, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn take_out(values: &mut [f32], base: u32, limit: u32, out: &mut Entries) {
+    let (registers, tail) = values.as_chunks_mut::<WIDTH>();
+    let mut start = base;
+    for chunk in registers.chunks_mut(CHUNK / WIDTH) {
+        let mut sink = Sink::new(out, chunk.len() * WIDTH);
+        for values in chunk {
+            let value = load(values);
+            let mask = reaching(value, limit);
+            // SAFETY: the sink was made for every element of the chunk, and each is offered once.
+            unsafe { push(&mut sink, start, mask, value) };
+            store(values, _mm512_maskz_mov_ps(!mask, value));
+            start = start.wrapping_add(WIDTH as u32);
+        }
+        // SAFETY: `push` counts what it writes; the chunk has no more elements than the sink has room for.
+        unsafe { sink.finish() };
+    }
+    portable::take_out(tail, start, limit, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -251,9 +271,15 @@ recompiled! {
     portable::any_zero(values: &[f32]) -> bool;
     portable::write_parts(width: u32, start: u32, indices: &[u32], low: &mut [u8], high: &mut [u8]);
     portable::read_low(width: u32, bytes: &[u8], start: u32, slots: &mut [u32]);
+    portable::zeros(width: u32, start: u32, indices: &[u32]) -> u64;
+    portable::write_gaps(width: u32, start: u32, indices: &[u32], low: &mut [u8], high: &mut [u8]);
+    portable::end_of_ones(bytes: &[u8], count: usize) -> Option<usize>;
+    portable::sum_gaps(width: u32, bytes: &[u8], start: u32, slots: &mut [u32]);
     portable::extent(values: &[f32]) -> (u32, u32);
     portable::codes(values: &[f32], grid: &Grid, out: &mut [u8]);
     portable::levels_of(codes: &[u8], levels: &[f32; 8], out: &mut [f32]);
+    portable::ladder_codes(values: &[f32], ladder: &Ladder<'_>, out: &mut [u8]);
+    portable::ladder_values(codes: &[u8], ladder: &Ladder<'_>, out: &mut [f32]);
     portable::add_assign(a: &mut [f32], b: &[f32]);
     portable::all_finite(a: &[f32]) -> bool;
     portable::sum_of_squares(a: &[f32]) -> f64;
@@ -263,4 +289,7 @@ recompiled! {
     portable::from_bf16(src: &[u16], dst: &mut [f32]);
     x86::take_at(dense: &mut [f32], indices: &[u32], out: &mut Vec<f32>);
     x86::scatter(dense: &mut [f32], indices: &[u32], values: &[f32]);
+    portable::add_at(dense: &mut [f32], base: u32, indices: &[u32], values: &[f32]);
+    x86::clear_at(dense: &mut [f32], indices: &[u32], limit: u32);
+    x86::copy_at(from: &[f32], to: &mut [f32], indices: &[u32]);
 }

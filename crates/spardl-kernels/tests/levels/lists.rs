@@ -51,6 +51,59 @@ proptest! {
     }
 
     #[test]
+    fn take_out_moves_the_same_values_and_leaves_zeros_at_every_level(
+        (a, _, offset) in pairs(rarely_finite()),
+        limit in prop_oneof![threshold().prop_map(|t| t.to_bits() & 0x7fff_ffff), Just(1), Just(0x8000_0000)],
+    ) {
+        let values = &a[offset.min(a.len())..];
+        let (mut expected, mut left) = (earlier(), values.to_vec());
+        for (index, value) in (7..).zip(&mut left) {
+            if value.to_bits() & 0x7fff_ffff >= limit.max(1) {
+                expected.indices.push(index);
+                expected.values.push(std::mem::take(value));
+            }
+        }
+        for level in Level::available() {
+            let (mut dense, mut out) = (values.to_vec(), earlier());
+            extract_from(level, values, 7, limit, &mut out);
+            prop_assert_eq!(&out.indices, &expected.indices);
+            prop_assert_eq!(bits(&out.values), bits(&expected.values));
+            let mut out = earlier();
+            take_out(level, &mut dense, 7, limit, &mut out);
+            prop_assert_eq!(&out.indices, &expected.indices);
+            prop_assert_eq!(bits(&out.values), bits(&expected.values));
+            prop_assert_eq!(bits(&dense), bits(&left));
+        }
+    }
+
+    #[test]
+    fn entries_are_added_to_and_copied_between_arrays_at_every_level(indices in ascending()) {
+        let len = 2 * Window::LEN;
+        let dense: Vec<f32> = (0..len).map(|i| i as f32 * 0.37).collect();
+        let values: Vec<f32> = indices.iter().map(|&i| 1e3 - i as f32 * 0.11).collect();
+        let mut expected = dense.clone();
+        for (&index, value) in indices.iter().zip(&values) {
+            expected[index as usize] += value;
+        }
+        let shifted: Vec<u32> = indices.iter().map(|index| index + 1000).collect();
+        for level in Level::available() {
+            let (mut sums, mut copied) = (dense.clone(), dense.clone());
+            add_at(level, &mut sums, 1000, &shifted, &values);
+            prop_assert_eq!(bits(&sums), bits(&expected));
+            copy_at(level, &expected, &mut copied, &indices);
+            prop_assert_eq!(bits(&copied), bits(&expected));
+            let limit = 900.0_f32.to_bits();
+            let mut cleared = dense.clone();
+            for &index in indices.iter().filter(|&&i| dense[i as usize] >= 900.0) {
+                cleared[index as usize] = 0.0;
+            }
+            let mut left = dense.clone();
+            clear_at(level, &mut left, &indices, limit);
+            prop_assert_eq!(bits(&left), bits(&cleared));
+        }
+    }
+
+    #[test]
     fn a_window_adds_lists_as_a_map_does_at_every_level(
         lists in prop::collection::vec(ascending(), 1..4),
         marked in ascending(),
