@@ -21,6 +21,31 @@ pub struct Block {
     pub max: usize,
 }
 
+/// The bounds of blocks, each found once: among thousands of blocks only a few differ.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    known: Vec<(Block, usize)>,
+}
+
+impl Bounds {
+    /// How many different blocks are kept.
+    const MOST: usize = 8;
+
+    /// [`Block::bound`].
+    pub fn of(&mut self, block: &Block) -> usize {
+        let alike = |known: &Block| {
+            (known.len(), known.max, known.codec) == (block.len(), block.max, block.codec)
+        };
+        if let Some((_, bound)) = self.known.iter().find(|(known, _)| alike(known)) {
+            return *bound;
+        }
+        let bound = block.bound();
+        self.known.truncate(Self::MOST - 1);
+        self.known.insert(0, (block.clone(), bound));
+        bound
+    }
+}
+
 impl Block {
     /// Block `number` of `blocks`.
     pub fn new(codec: Codec, blocks: &Partition, number: usize, max: usize) -> Self {

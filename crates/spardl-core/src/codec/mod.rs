@@ -6,8 +6,8 @@
 //! | bytes | what |
 //! |---|---|
 //! | 4 | count |
-//! | 1 | coding of the indices: 0 raw, 1 Elias-Fano |
-//! | [`Codec::indices_len`] - 5 | indices, relative to the start of the block |
+//! | 1 | coding of the indices: 0 raw, 1 Elias-Fano, 2 Rice |
+//! | at most [`Codec::indices_len`] - 5 | indices, relative to the start of the block |
 //! | at most [`ValueType::encoded_len`] of count | values as a run; absent in a list of indices alone |
 //!
 //! # Coding of the indices
@@ -36,6 +36,12 @@
 //! exists. Bit-packed gaps (the `bitpacking` crate) take 9.7 bits there, and a size that depends on
 //! the data; the Elias-Fano crates there are build random-access structures with formats of their own.
 //!
+//! Beside values of few bits ([`ValueType::Q8`] and below) indices are most of what travels. There, Rice codes
+//! the gaps between positions in the same layout: 8.1 bits at density 0.01 where the entries are
+//! spread at random, never more than Elias-Fano, which stays the bound
+//! ([`spardl_kernels::rice`]). What it saves, 1 % of an entry in f32, is not worth the running sum of
+//! reading it beside wider values.
+//!
 //! # Limitations
 //!
 //! Reading checks all that a later step relies on: count, order, range, no zero values. It does not
@@ -45,13 +51,13 @@ mod block;
 mod reader;
 mod values;
 
-pub use block::Block;
+pub use block::{Block, Bounds};
 pub use reader::Reader;
 pub use values::{ValueType, add_values, decode_values, encode_values};
 
 use std::fmt;
 
-use spardl_kernels::{Level, elias_fano};
+use spardl_kernels::{Level, elias_fano, rice};
 
 use crate::error::DecodeError;
 
@@ -71,7 +77,7 @@ pub enum IndexCoding {
 /// Codec of lists of (index, value) entries of one block.
 ///
 /// `start` and `block_len` say which positions of the bucket the block has; `start + block_len` fits
-/// a `u32`. Either index coding is read, whichever is written.
+/// a `u32`. Every index coding is read, whichever is written.
 ///
 /// ```
 /// use spardl_core::codec::{Codec, Reader};
@@ -109,8 +115,8 @@ impl fmt::Display for Codec {
 }
 
 impl Codec {
-    /// Bytes of a list of `count` entries in a block of `block_len` elements, whichever entries they
-    /// are: exactly so many as far as [`ValueType::encoded_len`] is exact, else at most.
+    /// The most bytes of a list of `count` entries in a block of `block_len` elements, whichever entries
+    /// they are; exactly so many for f32 and bf16.
     pub fn list_len(&self, block_len: u32, count: usize) -> usize {
         self.indices_len(block_len, count)
             .saturating_add(self.values.encoded_len(count))
@@ -176,18 +182,31 @@ impl Codec {
             "indices ascend inside their block"
         );
         let count = u32::try_from(indices.len()).expect("a block has fewer than 2^32 elements");
-        let coding = self.coding(block_len, indices.len());
+        let level = Level::best();
+        let (coding, len) = self.shortest(start, block_len, indices);
         out.extend_from_slice(&count.to_le_bytes());
         out.push(coding as u8);
         let from = out.len();
-        out.resize(from + coding.len(block_len, indices.len()), 0);
+        out.resize(from + len, 0);
         let bytes = &mut out[from..];
         match coding {
             Coding::Raw => write_raw(start, indices, bytes),
-            Coding::EliasFano => {
-                elias_fano::write(Level::best(), start, block_len, indices, bytes);
+            Coding::EliasFano => elias_fano::write(level, start, block_len, indices, bytes),
+            Coding::Rice => rice::write(level, start, block_len, indices, bytes),
+        }
+    }
+
+    /// The coding of these indices, and its bytes.
+    fn shortest(&self, start: u32, block_len: u32, indices: &[u32]) -> (Coding, usize) {
+        let coding = self.coding(block_len, indices.len());
+        let len = coding.len(block_len, indices.len());
+        if coding == Coding::EliasFano && self.values.is_narrow() {
+            let rice = rice::len(Level::best(), start, block_len, indices);
+            if rice < len {
+                return (Coding::Rice, rice);
             }
         }
+        (coding, len)
     }
 
     /// Reads a list and appends its entries, with absolute indices, to `indices` and `values`.
@@ -205,18 +224,21 @@ impl Codec {
         indices: &mut Vec<u32>,
         values: &mut Vec<f32>,
     ) -> Result<(), DecodeError> {
-        let (coding, count) = read_prefix(reader, block_len, max_count)?;
-        let index_bytes = reader.bytes(coding.len(block_len, count))?;
-        let run = values::read_run(self.values, reader, count)?;
         let (from, first) = (indices.len(), values.len());
-        coding.read(index_bytes, start, block_len, count, indices)?;
-        values::append(self.values, run, count, values);
-        if spardl_kernels::any_zero(Level::best(), &values[first..]) {
+        self.decode_indices(reader, start, block_len, max_count, indices)?;
+        let count = indices.len() - from;
+        let read = values::read_run(self.values, reader, count).and_then(|run| {
+            values::append(self.values, run, count, values);
+            match spardl_kernels::any_zero(Level::best(), &values[first..]) {
+                true => Err(DecodeError::ZeroValue),
+                false => Ok(()),
+            }
+        });
+        if read.is_err() {
             indices.truncate(from);
             values.truncate(first);
-            return Err(DecodeError::ZeroValue);
         }
-        Ok(())
+        read
     }
 
     /// Reads a list without values and appends its absolute indices to `indices`.
@@ -232,8 +254,7 @@ impl Codec {
         indices: &mut Vec<u32>,
     ) -> Result<(), DecodeError> {
         let (coding, count) = read_prefix(reader, block_len, max_count)?;
-        let bytes = reader.bytes(coding.len(block_len, count))?;
-        coding.read(bytes, start, block_len, count, indices)
+        coding.read(reader, start, block_len, count, indices)
     }
 
     fn coding(&self, block_len: u32, count: usize) -> Coding {
@@ -251,34 +272,48 @@ impl Codec {
 enum Coding {
     Raw = 0,
     EliasFano = 1,
+    Rice = 2,
 }
 
 impl Coding {
-    /// Bytes of the indices. Saturates: a length that does not fit is more than any message has.
+    /// The most bytes of the indices, exact but for Rice. Saturates: a length that does not fit is more than any message has.
     fn len(self, block_len: u32, count: usize) -> usize {
         match self {
             Coding::Raw => count.saturating_mul(4),
-            Coding::EliasFano => elias_fano::len(block_len, count),
+            Coding::EliasFano | Coding::Rice => elias_fano::len(block_len, count),
         }
     }
 
-    /// Appends the indices; `bytes` has [`Coding::len`] bytes and `count <= block_len`.
+    /// Reads `count <= block_len` indices and appends them.
     fn read(
         self,
-        bytes: &[u8],
+        reader: &mut Reader<'_>,
         start: u32,
         block_len: u32,
         count: usize,
         indices: &mut Vec<u32>,
     ) -> Result<(), DecodeError> {
-        let from = indices.len();
+        let (from, level) = (indices.len(), Level::best());
+        let len = self.len(block_len, count);
         let valid = match self {
             Coding::Raw => {
-                read_raw(bytes, start, indices);
+                read_raw(reader.bytes(len)?, start, indices);
                 true
             }
             Coding::EliasFano => {
-                elias_fano::read(Level::best(), bytes, start, block_len, count, indices)
+                let bytes = reader.bytes(len)?;
+                elias_fano::read(level, bytes, start, block_len, count, indices)
+            }
+            Coding::Rice => {
+                let bytes = reader.rest();
+                match rice::read(level, bytes, start, block_len, count, indices) {
+                    Some(used) => reader.bytes(used).is_ok(),
+                    // Either there are not as many bytes as a list may take, or these are none.
+                    None => {
+                        reader.bytes(len)?;
+                        false
+                    }
+                }
             }
         };
         if !valid || !ascend_inside(&indices[from..], start, block_len) {
@@ -299,6 +334,7 @@ fn read_prefix(
     let coding = match reader.u8()? {
         0 => Coding::Raw,
         1 => Coding::EliasFano,
+        2 => Coding::Rice,
         other => return Err(DecodeError::UnknownCoding(other)),
     };
     let max = max_count.min(block_len as usize);

@@ -20,6 +20,11 @@ impl<'a> Reader<'a> {
         self.bytes.len() - self.at
     }
 
+    /// The bytes not read yet, which stay so.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
     /// The next byte.
     ///
     /// # Errors

@@ -22,7 +22,7 @@
 //! | bits x ceil(count / 8) | a bitmap of the signs, then one for each bit of the level, the lowest first; or f32 values |
 
 use spardl_kernels::Level;
-use spardl_kernels::few_bits::{self, Grid};
+use spardl_kernels::few_bits::{self, Grid, Ladder};
 
 use super::super::Reader;
 use crate::error::DecodeError;
@@ -373,29 +373,31 @@ impl Coded {
             };
             return few_bits::codes(Level::best(), values, &grid, out);
         }
-        for (&value, out) in values.iter().zip(out) {
-            let magnitude = value.abs();
-            let number = match magnitude == least {
-                true => 0,
-                false => scale.nearest(magnitude, code.top()),
-            };
-            *out = (number << 1) as u8 | u8::from(value.is_sign_negative());
+        few_bits::ladder_codes(Level::best(), values, &self.rungs(), out);
+    }
+
+    fn rungs(self) -> Ladder<'static> {
+        let Self { code, scale, least } = self;
+        Ladder {
+            base: scale.base,
+            least,
+            step: scale.step,
+            top: code.top(),
+            rungs: &RUNG,
+            powers: &LADDER,
         }
     }
 
     /// What is seen of the codes.
     fn values(self, codes: &[u8], out: &mut [f32]) {
-        let mut levels = [0.0; 128];
+        if self.code.top() >= FEW {
+            return few_bits::ladder_values(Level::best(), codes, &self.rungs(), out);
+        }
+        let mut levels = [0.0; FEW as usize];
         for (number, level) in (0..=self.code.top()).zip(&mut levels) {
             *level = self.scale.level(number);
         }
-        if let (Some(few), true) = (levels.first_chunk(), self.code.top() < FEW) {
-            return few_bits::values(Level::best(), codes, few, out);
-        }
-        for (&code, out) in codes.iter().zip(out) {
-            let level = levels[usize::from(code >> 1)].to_bits();
-            *out = f32::from_bits(level | u32::from(code) << 31);
-        }
+        few_bits::values(Level::best(), codes, &levels, out);
     }
 }
 
@@ -478,6 +480,35 @@ mod tests {
                     let number = limits.iter().filter(|&&limit| upper >= limit).count();
                     let nearest = scale.nearest(f32::from_bits(upper << 16), top);
                     assert_eq!(number as u32, nearest, "{step} {top} {upper:#x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_codes_of_many_levels_are_those_of_the_definition_at_every_level() {
+        let code = Code(8);
+        for step in [1, 2, 3, 17, 64, WIDEST] {
+            let base = f32::from_bits(0x3f9b_0000);
+            let scale = Scale { base, step };
+            let (mut values, mut at) = (vec![base], base);
+            while at < f32::MAX / 1.007 && values.len() < 20_000 {
+                at *= 1.0 + step as f32 / 9000.0;
+                values.extend([at, -at]);
+            }
+            let coded = Coded::new(code, scale, base);
+            for level in Level::available() {
+                let (mut codes, mut seen) = (vec![0; values.len()], vec![0.0; values.len()]);
+                few_bits::ladder_codes(level, &values, &coded.rungs(), &mut codes);
+                few_bits::ladder_values(level, &codes, &coded.rungs(), &mut seen);
+                for ((value, code), seen) in values.iter().zip(&codes).zip(&seen) {
+                    let number = match value.abs() == base {
+                        true => 0,
+                        false => scale.nearest(value.abs(), 127),
+                    };
+                    assert_eq!(*code, (number << 1) as u8 | u8::from(*value < 0.0));
+                    let level = scale.level(number);
+                    assert_eq!(*seen, if *value < 0.0 { -level } else { level });
                 }
             }
         }

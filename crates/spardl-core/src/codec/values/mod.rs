@@ -96,6 +96,11 @@ impl ValueType {
         }
     }
 
+    /// Has a value fewer bits than its index?
+    pub const fn is_narrow(self) -> bool {
+        matches!(self.coding(), Coding::Levels(_))
+    }
+
     /// Does every receiver see every value as it is?
     pub const fn is_exact(self) -> bool {
         matches!(self, ValueType::F32)
