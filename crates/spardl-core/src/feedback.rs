@@ -34,7 +34,7 @@ pub struct Feedback {
 pub struct Span<'a> {
     range: Range<usize>,
     threshold: f32,
-    found: &'a mut Entries,
+    found: Option<&'a mut Entries>,
 }
 
 impl<'a> Span<'a> {
@@ -45,7 +45,16 @@ impl<'a> Span<'a> {
         Self {
             range,
             threshold,
-            found,
+            found: Some(found),
+        }
+    }
+
+    /// A run in which nothing is looked for.
+    pub const fn skipped(range: Range<usize>) -> Self {
+        Self {
+            range,
+            threshold: f32::INFINITY,
+            found: None,
         }
     }
 }
@@ -157,7 +166,8 @@ impl Feedback {
         }
         if self.non_finite {
             self.work.fill(0.0);
-            spans.iter_mut().for_each(|span| span.found.clear());
+            let found = spans.iter_mut().filter_map(|span| span.found.as_mut());
+            found.for_each(|found| found.clear());
         }
     }
 
@@ -165,7 +175,7 @@ impl Feedback {
         let mut pieces = Vec::new();
         let mut work = &mut self.work[..];
         for span in spans.iter_mut() {
-            let mut found = Some(&mut *span.found);
+            let mut found = span.found.as_deref_mut();
             for range in cut(&*self.threads, span.range.clone(), 1) {
                 let (here, rest) = work.split_at_mut(range.len());
                 work = rest;
@@ -173,7 +183,7 @@ impl Feedback {
                     range,
                     threshold: span.threshold,
                     work: here,
-                    // The first piece of a span writes where all will be, the others beside it.
+                    // The first piece of a span writes where all will be, the others, and those that find nothing, beside it.
                     found: found
                         .take()
                         .ok_or_else(|| self.spare.pop().unwrap_or_default()),
@@ -194,15 +204,14 @@ impl Feedback {
                     all.append(&mut more);
                     self.spare.push(more);
                 }
-                (Err(_), None) => unreachable!("a span begins with its own list"),
+                (Err(nothing), None) => self.spare.push(nothing),
             }
         }
     }
 
     /// The pass of methods that look at no single entry.
     pub fn load(&mut self, gradient: Gradient<'_>) {
-        let (all, mut nothing) = (0..self.len(), Entries::default());
-        self.accumulate(gradient, vec![Span::new(all, f32::INFINITY, &mut nothing)]);
+        self.accumulate(gradient, vec![Span::skipped(0..self.len())]);
     }
 
     /// Makes the working copy `(1 - weight) * residual + weight * work`: the next residual passes a low-pass filter, which does not
@@ -282,7 +291,7 @@ impl Feedback {
 }
 
 /// A zero array that will be read and written all over.
-fn array(len: usize) -> Vec<f32> {
+pub(crate) fn array(len: usize) -> Vec<f32> {
     let mut array = vec![0.0; len];
     spardl_kernels::prefer_huge_pages(&mut array);
     array

@@ -87,7 +87,7 @@ impl Pair {
     fn new(partition: Partition) -> Self {
         let len = partition.len() as usize;
         Self {
-            selector: Selector::new(partition),
+            selector: Selector::remembering(partition),
             feedback: Feedback::new(len),
             input: Vec::new(),
             now: Vec::new(),

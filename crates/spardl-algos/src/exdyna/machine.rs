@@ -182,12 +182,12 @@ impl Search {
     /// The one pass: the own partition is searched as it is accumulated, the others are only accumulated.
     fn search(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>) {
         let own = self.own_range();
-        let (threshold, skip) = (self.threshold.value.unwrap_or(f32::INFINITY), f32::INFINITY);
-        let (mut found, mut before, mut after) = Default::default();
+        let threshold = self.threshold.value.unwrap_or(f32::INFINITY);
+        let mut found = Entries::default();
         let spans = vec![
-            Span::new(0..own.start, skip, &mut before),
+            Span::skipped(0..own.start),
             Span::new(own.clone(), threshold, &mut found),
-            Span::new(own.end..gradient.len(), skip, &mut after),
+            Span::skipped(own.end..gradient.len()),
         ];
         feedback.accumulate(gradient, spans);
         self.list(feedback.work(), found);

@@ -10,7 +10,7 @@ use spardl_core::{
 use super::balance::{Balance, Plan, is_skewed};
 use super::controller::Controller;
 use super::local::{least, mean_cuts, propose_cuts, select};
-use super::{CAP, OkTopk, PEERS_PER_ROUND};
+use super::{CAP, Intersection, OkTopk, PEERS_PER_ROUND};
 
 /// Where in the step the worker is.
 #[derive(Debug)]
@@ -49,11 +49,15 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(config: OkTopk, world: World, len: u32) -> Self {
-        let group = world.everyone();
+        let (group, whole) = (world.everyone(), Partition::even(len, 1));
+        let selector = match config.residual {
+            Intersection::Sorted => Selector::new(whole),
+            Intersection::PublishedUnsorted => Selector::remembering(whole),
+        };
         Self {
             config,
             group,
-            selector: Selector::new(Partition::even(len, 1)),
+            selector,
             control: Controller::new(&config, group.size(), len),
             k: 0,
             exact: false,

@@ -1,6 +1,6 @@
 //! One worker's side of SparDL.
 
-use spardl_core::codec::Block;
+use spardl_core::codec::{Block, Bounds};
 use spardl_core::phase::AllGather;
 use spardl_core::schedule::{Scatter, reduce_scatter};
 use spardl_core::{
@@ -33,6 +33,7 @@ pub(super) struct Worker {
     column: Group,
     rounds: Vec<Scatter>,
     selector: Selector,
+    bounds: Bounds,
     length: AdaptiveLength,
     step: u64,
     quotas: Vec<usize>,
@@ -46,12 +47,18 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(config: SparDl, team: Group, column: Group, len: u32) -> Self {
+        let blocks = Partition::even(len, team.size());
+        let selector = match config.residual {
+            Residual::Local | Residual::NoInProcedure => Selector::remembering(blocks),
+            Residual::None | Residual::GlobalA | Residual::GlobalB => Selector::new(blocks),
+        };
         Self {
             config,
             team,
             column,
             rounds: reduce_scatter(team.size()).collect(),
-            selector: Selector::new(Partition::even(len, team.size())),
+            selector,
+            bounds: Bounds::default(),
             length: AdaptiveLength::default(),
             step: 0,
             quotas: Vec::new(),
@@ -70,6 +77,16 @@ impl Worker {
     fn block_at(&self, block: usize) -> Block {
         let blocks = self.selector.partition();
         Block::new(self.config.codec, blocks, block, self.quotas[block])
+    }
+
+    /// The most bytes of the lists of these blocks together.
+    fn bound(&mut self, blocks: impl Iterator<Item = usize>) -> usize {
+        blocks
+            .map(|block| {
+                let wire = self.block_at(block);
+                self.bounds.of(&wire)
+            })
+            .sum()
     }
 
     /// Do the teams synchronise by B-SAG?
@@ -98,10 +115,7 @@ impl Worker {
     fn scatter(&mut self, feedback: &Feedback, at: usize) -> Round {
         let (position, size) = (self.team.position(), self.team.size());
         let round = self.rounds[at];
-        let bytes = round
-            .sent(position, size)
-            .map(|b| self.block_at(b).bound())
-            .sum();
+        let bytes = self.bound(round.sent(position, size));
         let mut payload = Payload::with_capacity(bytes);
         for block in round.sent(position, size) {
             let wire = self.block_at(block);
@@ -112,10 +126,7 @@ impl Worker {
             self.entries_sent += self.scratch.len() as u64;
             wire.encode(&self.scratch, payload.body_mut());
         }
-        let bound = round
-            .received(position, size)
-            .map(|b| self.block_at(b).bound())
-            .sum();
+        let bound = self.bound(round.received(position, size));
         Round::new()
             .send(self.team.rank(position + round.gap), payload)
             .expect(self.team.rank(position + size - round.gap), bound)
@@ -232,11 +243,10 @@ impl Worker {
 
     // The final all-gather and global residual collection.
 
-    fn gather_blocks(&self) -> Phase {
-        let size = self.team.size();
-        let bounds = (0..size)
-            .map(|block| self.block_at(block).bound())
-            .collect();
+    fn gather_blocks(&mut self) -> Phase {
+        let blocks = 0..self.team.size();
+        let bounds = blocks.map(|block| self.bound(std::iter::once(block)));
+        let bounds = bounds.collect();
         Phase::Gather(AllGather::new(
             self.team,
             self.block().item(&self.own),

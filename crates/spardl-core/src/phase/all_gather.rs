@@ -1,6 +1,6 @@
 //! All-gather of one item of bytes per worker (Bruck's schedule). Items may differ in length.
 
-use super::{ITEM_PREFIX, Items, read_item, write_item};
+use super::{ITEM_PREFIX, Items, write_item};
 use crate::codec::Reader;
 use crate::collective::{Payload, Received, Round};
 use crate::error::{DecodeError, ProtocolError};
@@ -69,10 +69,9 @@ impl AllGather {
     pub fn absorb_part(&mut self, reader: &mut Reader<'_>, number: u32) -> Result<(), DecodeError> {
         let round = self.rounds[self.done];
         let (position, size) = (self.group.position(), self.group.size());
-        for p in round.received(position, size) {
-            self.items
-                .put(p, read_item(reader, self.bounds[p])?, number);
-        }
+        let positions = round.received(position, size);
+        self.items
+            .read_all(reader, positions, &self.bounds, number)?;
         self.done += 1;
         Ok(())
     }

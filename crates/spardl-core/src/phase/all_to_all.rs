@@ -3,7 +3,7 @@
 //! Turn `i` pairs worker `w` with `w + i` (to) and `w - i` (from); `per_round` turns share a round, so that several
 //! messages are in flight and no worker is hit by all others at once.
 
-use super::{ITEM_PREFIX, Items, read_item, write_item};
+use super::{ITEM_PREFIX, Items, copy_item, write_item};
 use crate::collective::{Payload, Received, Round};
 use crate::error::ProtocolError;
 use crate::schedule::rotation;
@@ -67,7 +67,7 @@ impl AllToAll {
     pub fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
         let current = self.current();
         for (i, &(_, from)) in self.turns[current.clone()].iter().enumerate() {
-            let item = received.read(i, |reader| read_item(reader, self.bound))?;
+            let item = received.read(i, |reader| copy_item(reader, self.bound))?;
             self.incoming.put(from, item, received.round());
         }
         self.done = current.end;

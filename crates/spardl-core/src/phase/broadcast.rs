@@ -3,7 +3,7 @@
 //! In round `s` the workers less than `2^s` behind the root hand the item to the worker `2^s` further. Rounds:
 //! ceil(log2 m); a worker without part in a round has an empty one.
 
-use super::{ITEM_PREFIX, Items, read_item, write_item};
+use super::{ITEM_PREFIX, Items, copy_item, write_item};
 use crate::collective::{Payload, Received, Round};
 use crate::error::ProtocolError;
 use crate::schedule::ceil_log2;
@@ -65,7 +65,7 @@ impl Broadcast {
     /// When the message is damaged or too long.
     pub fn absorb(&mut self, received: Received<'_>) -> Result<(), ProtocolError> {
         if !received.is_empty() {
-            self.item = received.read(0, |reader| read_item(reader, self.bound))?;
+            self.item = received.read(0, |reader| copy_item(reader, self.bound))?;
             self.arrived = received.round();
         }
         self.done += 1;

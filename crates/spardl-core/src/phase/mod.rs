@@ -42,27 +42,77 @@ pub(crate) const ITEM_PREFIX: usize = 4;
 #[derive(Debug)]
 pub struct Items {
     group: Group,
-    items: Vec<Vec<u8>>,
-    rounds: Vec<u32>,
+    /// The messages that brought items, or single ones. With thousands of workers an item has a few bytes, too few for memory of its own.
+    messages: Vec<Vec<u8>>,
+    places: Vec<Place>,
+}
+
+/// Where an item is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    message: u32,
+    start: u32,
+    len: u32,
+    round: u32,
 }
 
 impl Items {
     fn new(group: Group) -> Self {
         Self {
             group,
-            items: vec![Vec::new(); group.size()],
-            rounds: vec![0; group.size()],
+            messages: Vec::new(),
+            places: vec![Place::default(); group.size()],
         }
     }
 
     fn put(&mut self, position: usize, item: Vec<u8>, round: u32) {
-        self.items[position] = item;
-        self.rounds[position] = round;
+        self.places[position] = Place {
+            message: self.messages.len() as u32,
+            start: 0,
+            len: item.len() as u32,
+            round,
+        };
+        self.messages.push(item);
+    }
+
+    /// Reads the items of `positions`, one after the other, each of at most as many bytes as `bounds` says.
+    fn read_all(
+        &mut self,
+        reader: &mut Reader<'_>,
+        positions: impl Iterator<Item = usize>,
+        bounds: &[usize],
+        round: u32,
+    ) -> Result<(), DecodeError> {
+        let whole = reader.rest();
+        for position in positions {
+            let start = whole.len() - reader.remaining() + ITEM_PREFIX;
+            let item = read_item(reader, bounds[position])?;
+            self.places[position] = Place {
+                message: self.messages.len() as u32,
+                start: start as u32,
+                len: item.len() as u32,
+                round,
+            };
+        }
+        let bytes = &whole[..whole.len() - reader.remaining()];
+        let mut message = spare::take(bytes.len());
+        message.extend_from_slice(bytes);
+        self.messages.push(message);
+        Ok(())
     }
 
     /// The item of the worker at `position`.
     pub fn bytes(&self, position: usize) -> &[u8] {
-        &self.items[position]
+        let Place {
+            message,
+            start,
+            len,
+            ..
+        } = self.places[position];
+        match self.messages.get(message as usize) {
+            Some(message) => &message[start as usize..][..len as usize],
+            None => &[],
+        }
     }
 
     /// Reads the item of the worker at `position` with `read`, which must use all of it.
@@ -74,11 +124,11 @@ impl Items {
         position: usize,
         read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
     ) -> Result<T, ProtocolError> {
-        let mut reader = Reader::new(&self.items[position]);
+        let mut reader = Reader::new(self.bytes(position));
         read(&mut reader)
             .and_then(|value| reader.finish().map(|()| value))
             .map_err(|source| ProtocolError::Damaged {
-                round: self.rounds[position],
+                round: self.places[position].round,
                 from: self.group.rank(position),
                 source,
             })
@@ -88,7 +138,7 @@ impl Items {
 /// Their memory waits for messages to come.
 impl Drop for Items {
     fn drop(&mut self) {
-        self.items.drain(..).for_each(spare::keep);
+        self.messages.drain(..).for_each(spare::keep);
     }
 }
 
@@ -118,7 +168,7 @@ fn write_item(item: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Reads an item of at most `bound` bytes.
-fn read_item(reader: &mut Reader<'_>, bound: usize) -> Result<Vec<u8>, DecodeError> {
+fn read_item<'a>(reader: &mut Reader<'a>, bound: usize) -> Result<&'a [u8], DecodeError> {
     let len = reader.u32()?;
     if len as usize > bound {
         return Err(DecodeError::TooMany {
@@ -126,7 +176,12 @@ fn read_item(reader: &mut Reader<'_>, bound: usize) -> Result<Vec<u8>, DecodeErr
             got: u64::from(len),
         });
     }
-    let bytes = reader.bytes(len as usize)?;
+    reader.bytes(len as usize)
+}
+
+/// [`read_item`] as bytes of its own.
+fn copy_item(reader: &mut Reader<'_>, bound: usize) -> Result<Vec<u8>, DecodeError> {
+    let bytes = read_item(reader, bound)?;
     let mut item = spare::take(bytes.len());
     item.extend_from_slice(bytes);
     Ok(item)

@@ -10,6 +10,9 @@ const CROWDED: usize = 32;
 /// With one final entry in so many elements, to copy the values of `work` is faster than to mark the entries that are both known and final.
 const CROWDED_FINALS: usize = 6;
 
+/// Elements of a crowded block that are added to at a time: they stay in the second-level cache for all lists.
+const STRETCH: usize = 1 << 15;
+
 /// In `range`, `known` plus the received `lists` in their order; where an index is not known yet, its value in `work` comes first.
 pub(super) fn fold(
     window: &mut Window,
@@ -37,6 +40,43 @@ pub(super) fn fold(
             *at += window.add(work, &list.indices[*at..], &list.values[*at..]);
         }
         window.drain(kernels, out);
+    }
+}
+
+/// Adds the `lists`, in their order, to `values`, which begin at `start`; those of `work` come first, if it is given.
+pub(super) fn load(
+    kernels: Level,
+    start: usize,
+    work: Option<&[f32]>,
+    values: &mut [f32],
+    lists: &[Entries],
+) {
+    let mut at: Vec<usize> = lists
+        .iter()
+        .map(|list| first_from(&list.indices, start))
+        .collect();
+    let mut first = 0;
+    while first < values.len() {
+        let end = values.len().min(first + STRETCH);
+        if let Some(work) = work {
+            values[first..end].copy_from_slice(&work[first..end]);
+        }
+        for (list, at) in lists.iter().zip(&mut at) {
+            // A stretch has no more entries than elements.
+            let most = list.len().min(*at + STRETCH);
+            let count = first_from(&list.indices[*at..most], start + end);
+            let range = *at..*at + count;
+            let (indices, added) = (&list.indices[range.clone()], &list.values[range]);
+            spardl_kernels::add_at(
+                kernels,
+                &mut values[first..end],
+                (start + first) as u32,
+                indices,
+                added,
+            );
+            *at += count;
+        }
+        first = end;
     }
 }
 
@@ -72,6 +112,6 @@ pub(super) fn write_final(
 }
 
 /// The position of the first of the ascending indices that is not below `start`.
-fn first_from(indices: &[u32], start: usize) -> usize {
+pub(super) fn first_from(indices: &[u32], start: usize) -> usize {
     indices.partition_point(|&index| (index as usize) < start)
 }

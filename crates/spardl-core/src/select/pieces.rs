@@ -72,6 +72,29 @@ impl Pieces {
         }
     }
 
+    /// Adds the `lists`, in their order, to `values`, those of the block `range`; begins with those of `work`, if it is given.
+    pub(super) fn load(
+        &self,
+        range: Range<usize>,
+        work: Option<&[f32]>,
+        values: &mut [f32],
+        lists: &[Entries],
+    ) {
+        let first = range.start;
+        let mut rest = values;
+        let pieces = cut(&*self.threads, range, 1).into_iter();
+        let mut pieces: Vec<_> = pieces
+            .map(|range| {
+                let here = rest.split_off_mut(..range.len()).unwrap_or_default();
+                let work = work.map(|work| &work[range.start - first..range.end - first]);
+                (range.start, work, here)
+            })
+            .collect();
+        for_each(&*self.threads, &mut pieces, |(start, work, values)| {
+            merge::load(self.kernels, *start, *work, values, lists);
+        });
+    }
+
     /// Writes the values of `known` to `work` where the index is among `finals`.
     pub(super) fn apply_rule_a(
         &mut self,
