@@ -300,6 +300,14 @@ fn many_steps_on_large_blocks_equal_sorting_and_meet_both_hits_and_misses() {
 }
 
 #[test]
+fn many_steps_on_crowded_blocks_equal_sorting() {
+    for (seed, shape) in SHAPES.into_iter().enumerate() {
+        let partition = Partition::from_cuts(80_000, [70_000, 70_200, 80_000]).unwrap();
+        many_steps(shape, partition, 18_000, 8, seed as u64);
+    }
+}
+
+#[test]
 fn a_candidate_that_shrinks_below_the_floor_uncovers_a_smaller_entry() {
     let mut pair = Pair::new(Partition::even(4, 1));
     let input = vec![10.0, 9.0, 1.0, 0.9];
