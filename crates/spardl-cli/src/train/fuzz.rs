@@ -6,7 +6,7 @@ use super::config::Config;
 use super::file;
 use crate::output;
 
-/// Bytes as the file of --config: refused in one line, or a configuration that is written and read again as it is.
+/// Bytes as the file of --config: refused, or a configuration that is written and read again as it is.
 pub(crate) fn configuration(data: &[u8]) -> Result<(), String> {
     let text = str::from_utf8(data).map_err(|error| error.to_string())?;
     let read = |text: &str| {
@@ -14,11 +14,7 @@ pub(crate) fn configuration(data: &[u8]) -> Result<(), String> {
         let config = TrainArgs::default().resolve_over(Some(table));
         config.map_err(|error| request(&error))
     };
-    let one_line = |refused: String| {
-        assert!(!refused.contains('\n'), "{refused}");
-        refused
-    };
-    let config = read(text).map_err(one_line)?;
+    let config = read(text)?;
     let saved = config.to_toml().expect("a configuration can be saved");
     let again = read(&saved).expect("what was saved can be read");
     // Texts, not values: a number that is none is refused below.
