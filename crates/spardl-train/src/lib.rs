@@ -18,13 +18,11 @@
 //! | [`record`] | what is known of a run |
 //! | [`store`] | checkpoints on disk |
 //! | [`events`] | what a run writes while it goes |
-//! | [`chart`] | tables and charts as one HTML page |
 
 #![forbid(unsafe_code)]
 
 pub mod batch;
 pub mod buckets;
-pub mod chart;
 pub mod checkpoint;
 mod comparison;
 pub mod data;

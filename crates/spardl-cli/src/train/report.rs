@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use spardl_train::chart::{Chart, Page, Series, Table, Tile};
+use spardl_chart::{Chart, Page, Series, Table, Tile};
 use spardl_train::record::{EpochRecord, Summary};
 
 use super::link::Link;
@@ -73,6 +73,7 @@ impl Report<'_> {
             charts: [self.more_charts, charts].concat(),
             appendix: vec![settings],
             stamp: stamps(self.link),
+            ..Page::default()
         }
     }
 }
@@ -221,6 +222,7 @@ fn quality(methods: &[Method<'_>], (title, x_label): (&str, &str), x: OfEpoch<'_
         log_y: of_language,
         smooth: false,
         series: series(methods, curve),
+        ..Chart::default()
     }
 }
 
@@ -242,6 +244,7 @@ fn losses(
         log_y: true,
         smooth: true,
         series: series(methods, curve),
+        ..Chart::default()
     }
 }
 

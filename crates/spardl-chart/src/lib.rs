@@ -1,10 +1,14 @@
-//! Key figures, tables and line charts as one HTML page that needs nothing else: no network, no scripts (a little one adds
-//! values under the pointer), light and dark.
+//! Key figures, tables, maps and line charts as one HTML page that needs nothing else: no network, no scripts (a little one
+//! adds values under the pointer), light and dark. Maps and charts also as SVG files.
 //!
 //! The charts are SVG of our own making: plotting crates write colours and sizes into the picture, where a style sheet cannot
 //! follow the reader's colour scheme.
 
+#![forbid(unsafe_code)]
+
 mod curve;
+mod map;
+mod picture;
 mod scale;
 mod svg;
 
@@ -22,6 +26,8 @@ pub struct Page {
     /// Shown after the key figures.
     pub tables: Vec<Table>,
     /// Shown after the tables.
+    pub maps: Vec<Map>,
+    /// Shown after the maps.
     pub charts: Vec<Chart>,
     /// Shown last: what must be known of all this, but is no result.
     pub appendix: Vec<Table>,
@@ -38,6 +44,38 @@ pub struct Tile {
     pub value: String,
     /// What it is to be compared with.
     pub note: String,
+}
+
+/// A map: which of several choices holds where.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Map {
+    /// The heading.
+    pub title: String,
+    /// What the columns stand for, with the unit.
+    pub x_label: String,
+    /// What the rows stand for, with the unit.
+    pub y_label: String,
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// The names of the rows, from the top.
+    pub rows: Vec<String>,
+    /// What the colours mean.
+    pub choices: Vec<String>,
+    /// The cells, row by row.
+    pub cells: Vec<Vec<Cell>>,
+    /// A sentence under the map: what it shows.
+    pub conclusion: String,
+}
+
+/// A cell of a map.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// Which choice holds here, by its number.
+    pub choice: usize,
+    /// Shown below the choice's name.
+    pub text: String,
+    /// Shown under the pointer.
+    pub detail: String,
 }
 
 /// A table: the first column names the row, the others are aligned for numbers, or for text.
@@ -87,6 +125,8 @@ pub struct Chart {
     pub smooth: bool,
     /// The curves.
     pub series: Vec<Series>,
+    /// A sentence under the chart: what it shows.
+    pub conclusion: String,
 }
 
 /// One curve of a chart.
@@ -140,6 +180,20 @@ impl Series {
     }
 }
 
+impl Chart {
+    /// The chart as an SVG file, with its title and its legend.
+    pub fn to_svg(&self) -> String {
+        picture::svg(self)
+    }
+}
+
+impl Map {
+    /// The map as an SVG file, with its title and its legend.
+    pub fn to_svg(&self) -> String {
+        picture::svg(self)
+    }
+}
+
 impl Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let title = Escaped(&self.title);
@@ -147,7 +201,7 @@ impl Display for Page {
             f,
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+             <title>{title}</title>\n<style>\n{COLOURS_STYLE}{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
         )?;
         if !self.subtitle.is_empty() {
             writeln!(f, "<p><code>{}</code></p>", Escaped(&self.subtitle))?;
@@ -155,6 +209,13 @@ impl Display for Page {
         write_tiles(f, &self.tiles)?;
         for table in &self.tables {
             write_table(f, table)?;
+        }
+        if !self.maps.is_empty() {
+            writeln!(f, "<div class=\"maps\">")?;
+            for map in &self.maps {
+                map::write_map(f, map)?;
+            }
+            writeln!(f, "</div>")?;
         }
         if !self.charts.is_empty() {
             writeln!(f, "<div class=\"charts\">")?;
@@ -236,5 +297,6 @@ impl Display for Escaped<'_> {
     }
 }
 
+const COLOURS_STYLE: &str = include_str!("colours.css");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

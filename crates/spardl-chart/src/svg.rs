@@ -3,6 +3,7 @@
 use std::fmt::{self, Formatter, Write as _};
 
 use super::curve::{self, Piece};
+use super::picture::{COLOURS, Picture, write_conclusion};
 use super::scale::Scale;
 use super::{Chart, Escaped, Series};
 
@@ -13,8 +14,7 @@ const TOP: f64 = 12.0;
 const BOTTOM: f64 = 48.0;
 const PLOT_HEIGHT: f64 = HEIGHT - TOP - BOTTOM;
 
-/// Colours in the style sheet; after that many curves they come again with other dashes.
-const COLOURS: usize = 7;
+/// Of the curves that have the same colour.
 const DASHES: [&str; 4] = ["none", "7 4", "2 4", "9 3 2 3"];
 /// Curves with at most so many points have their points marked.
 const MARKED: usize = 40;
@@ -27,32 +27,12 @@ pub(super) fn write_chart(f: &mut Formatter<'_>, chart: &Chart) -> fmt::Result {
         Escaped(&chart.title)
     )?;
     write_legend(f, chart)?;
-    let values = |of: fn(&(f64, f64)) -> f64| {
-        let pieces = curves.iter().flat_map(|curve| &curve.pieces);
-        let bands = curves
-            .iter()
-            .flat_map(|curve| &curve.bands)
-            .flat_map(|(low, high)| low.iter().chain(high));
-        pieces.flatten().chain(bands).map(of)
-    };
-    let x = Scale::over(values(|point| point.0), chart.log_x);
-    let y = Scale::over(values(|point| point.1), chart.log_y).map(Scale::padded);
-    match x.zip(y).map(|(x, y)| Plot::new(x, y)) {
+    match plot(chart, &curves) {
         None => write_empty(f)?,
         Some(plot) => {
             open_svg(f, chart, &plot)?;
-            write_axes(f, chart, &plot)?;
-            for (i, curve) in curves.iter().enumerate() {
-                write_bands(f, i, curve, &plot)?;
-            }
-            for (i, curve) in curves.iter().enumerate() {
-                write_curve(f, i, curve, &plot)?;
-            }
-            let bottom = TOP + PLOT_HEIGHT;
-            writeln!(
-                f,
-                "<line class=\"cross\" x1=\"0\" x2=\"0\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n</svg>"
-            )?;
+            write_plot(f, chart, &curves, &plot)?;
+            writeln!(f, "</svg>")?;
         }
     }
     writeln!(f, "<div class=\"tip\"></div>")?;
@@ -69,7 +49,74 @@ pub(super) fn write_chart(f: &mut Formatter<'_>, chart: &Chart) -> fmt::Result {
             "<p class=\"note\">{name}: {hidden} {points} not drawn (not finite{log})</p>"
         )?;
     }
+    write_conclusion(f, chart)?;
     writeln!(f, "</figure>")
+}
+
+/// The axes over all curves, if there is anything to draw.
+fn plot(chart: &Chart, curves: &[Curve<'_>]) -> Option<Plot> {
+    let values = |of: fn(&(f64, f64)) -> f64| {
+        let pieces = curves.iter().flat_map(|curve| &curve.pieces);
+        let bands = curves
+            .iter()
+            .flat_map(|curve| &curve.bands)
+            .flat_map(|(low, high)| low.iter().chain(high));
+        pieces.flatten().chain(bands).map(of)
+    };
+    let x = Scale::over(values(|point| point.0), chart.log_x);
+    let y = Scale::over(values(|point| point.1), chart.log_y).map(Scale::padded);
+    x.zip(y).map(|(x, y)| Plot::new(x, y))
+}
+
+fn write_plot(
+    f: &mut impl fmt::Write,
+    chart: &Chart,
+    curves: &[Curve<'_>],
+    plot: &Plot,
+) -> fmt::Result {
+    write_axes(f, chart, plot)?;
+    for (i, curve) in curves.iter().enumerate() {
+        write_bands(f, i, curve, plot)?;
+    }
+    for (i, curve) in curves.iter().enumerate() {
+        write_curve(f, i, curve, plot)?;
+    }
+    let bottom = TOP + PLOT_HEIGHT;
+    writeln!(
+        f,
+        "<line class=\"cross\" x1=\"0\" x2=\"0\" y1=\"{TOP}\" y2=\"{bottom}\"/>"
+    )
+}
+
+impl Picture for Chart {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn conclusion(&self) -> &str {
+        &self.conclusion
+    }
+
+    fn names(&self) -> Vec<(usize, &str)> {
+        let names = self.series.iter().map(|series| series.name.as_str());
+        names.enumerate().collect()
+    }
+
+    fn mark(&self, i: usize) -> String {
+        format!("<path class=\"line\" d=\"M1 5L25 5\" {}/>", stroke(i))
+    }
+
+    fn size(&self) -> (f64, f64) {
+        (WIDTH, HEIGHT)
+    }
+
+    fn write_inside(&self, f: &mut String) -> fmt::Result {
+        let curves: Vec<Curve<'_>> = self.series.iter().map(|s| Curve::of(s, self)).collect();
+        match plot(self, &curves) {
+            None => Ok(()),
+            Some(plot) => write_plot(f, self, &curves, &plot),
+        }
+    }
 }
 
 /// The axes and where they are on the page.
@@ -198,7 +245,7 @@ fn open_svg(f: &mut Formatter<'_>, chart: &Chart, plot: &Plot) -> fmt::Result {
     )
 }
 
-fn write_axes(f: &mut Formatter<'_>, chart: &Chart, plot: &Plot) -> fmt::Result {
+fn write_axes(f: &mut impl fmt::Write, chart: &Chart, plot: &Plot) -> fmt::Result {
     let (left, right, bottom) = (plot.left, plot.right_of(1.0), TOP + PLOT_HEIGHT);
     for (place, name) in plot.x.ticks() {
         let at = plot.right_of(place);
@@ -229,7 +276,7 @@ fn write_axes(f: &mut Formatter<'_>, chart: &Chart, plot: &Plot) -> fmt::Result 
     )
 }
 
-fn write_bands(f: &mut Formatter<'_>, i: usize, curve: &Curve<'_>, plot: &Plot) -> fmt::Result {
+fn write_bands(f: &mut impl fmt::Write, i: usize, curve: &Curve<'_>, plot: &Plot) -> fmt::Result {
     let colour = i % COLOURS;
     for (low, high) in &curve.bands {
         let mut edge = plot.place(high);
@@ -243,7 +290,7 @@ fn write_bands(f: &mut Formatter<'_>, i: usize, curve: &Curve<'_>, plot: &Plot) 
     Ok(())
 }
 
-fn write_curve(f: &mut Formatter<'_>, i: usize, curve: &Curve<'_>, plot: &Plot) -> fmt::Result {
+fn write_curve(f: &mut impl fmt::Write, i: usize, curve: &Curve<'_>, plot: &Plot) -> fmt::Result {
     let place = |piece: &Piece| plot.place(piece);
     let (stroke, name) = (stroke(i), Escaped(curve.name));
     let mut line: Vec<Piece> = curve.pieces.iter().map(place).collect();

@@ -1,7 +1,7 @@
 //! The page of tables and charts: well-formed whatever the names and numbers are.
 
 use proptest::prelude::*;
-use spardl_train::chart::{Chart, Page, Series, Table, Tile};
+use spardl_chart::{Cell, Chart, Map, Page, Series, Table, Tile};
 
 /// Elements that have no end tag.
 const VOID: [&str; 1] = ["meta"];
@@ -49,6 +49,24 @@ fn chart(series: Vec<Series>) -> Chart {
     }
 }
 
+fn map(name: &str) -> Map {
+    let cell = |choice| Cell {
+        choice,
+        text: name.to_owned(),
+        detail: name.to_owned(),
+    };
+    Map {
+        title: name.to_owned(),
+        x_label: name.to_owned(),
+        y_label: name.to_owned(),
+        columns: vec![name.to_owned(); 2],
+        rows: vec![name.to_owned(); 2],
+        choices: vec![name.to_owned(), "nowhere".to_owned(), "second".to_owned()],
+        cells: vec![vec![cell(0), cell(2)], vec![cell(2), cell(2)]],
+        conclusion: name.to_owned(),
+    }
+}
+
 fn page(charts: Vec<Chart>) -> String {
     let title = "dense against spardl".to_owned();
     let page = Page {
@@ -91,6 +109,7 @@ fn tables_and_charts_are_on_the_page_and_nothing_is_loaded() {
             ..Table::default()
         }],
         stamp: vec!["spardl 0.1.0, two cores".to_owned()],
+        maps: vec![map("where")],
     }
     .to_string();
     let text = text(&html);
@@ -133,6 +152,7 @@ fn names_cannot_become_markup() {
             note: nasty.to_owned(),
         }],
         stamp: vec![nasty.to_owned()],
+        maps: vec![map(nasty)],
         charts: vec![Chart {
             title: nasty.to_owned(),
             x_label: nasty.to_owned(),
@@ -159,6 +179,34 @@ fn columns_of_dashes_are_left_out() {
     let shown = table.without_dashes();
     assert_eq!(shown.columns, ["method", "speed-up"]);
     assert_eq!(shown.rows, [["dense", "-"], ["spardl", "2.1"]]);
+}
+
+#[test]
+fn a_map_names_what_holds_in_every_cell_and_nothing_that_holds_nowhere() {
+    let html = Page {
+        maps: vec![map("first")],
+        ..Page::default()
+    }
+    .to_string();
+    let text = text(&html);
+    // The legend and the three cells; the name of the choice of a cell beyond the legend.
+    assert_eq!(text.matches("second").count(), 4);
+    assert!(!text.contains("nowhere"));
+    assert_eq!(html.matches("<rect class=\"cell\"").count(), 4);
+}
+
+#[test]
+fn pictures_of_their_own_are_whole_and_follow_the_colour_scheme() {
+    let nasty = "a<b & \"c\"";
+    let mut line = chart(vec![Series::new(nasty, [(1.0, 2.0), (2.0, 1.0)])]);
+    line.title = nasty.to_owned();
+    for svg in [map(nasty).to_svg(), line.to_svg()] {
+        assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"));
+        assert!(svg.contains("prefers-color-scheme: dark"));
+        assert!(!svg.contains(nasty) && svg.contains("a&lt;b &amp; &quot;c&quot;"));
+        // Well-formed: the checker of pages takes it as a body.
+        text(&format!("<!DOCTYPE html>{svg}<script></script>"));
+    }
 }
 
 #[test]
