@@ -29,8 +29,9 @@
 use spardl_core::phase::Broadcast;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Gradient, Input, Laws, Layout, Machine,
-    MethodStats, Partition, ProtocolError, Received, Round, Selector, Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Entries, Estimate, Feedback, Gradient, Input, Laws,
+    Layout, Machine, MethodStats, Partition, ProtocolError, Received, Round, Selector, Support,
+    ValueType, World,
 };
 
 use crate::Options;
@@ -130,6 +131,14 @@ impl Algorithm for CltK {
             body_bytes: Broadcast::body_bytes(size, raw_indices_bound(len, most)),
         };
         cost(agree, workers, most, self.codec.values)
+    }
+
+    /// The leader's list reaches some workers sooner than others.
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        let (len, size) = (layout.len(), workers as usize);
+        let most = k.min(len as usize);
+        let agree = AgreeCost::broadcast(size, raw_indices_bound(len, most));
+        cost(agree, workers, most, self.codec.values).into()
     }
 
     fn laws(&self) -> Laws {

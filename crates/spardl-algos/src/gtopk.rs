@@ -136,13 +136,16 @@ impl Algorithm for GTopk {
     }
 
     /// Up the tree and down again: the chain has twice what one worker sends.
-    fn estimate(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Estimate {
-        let (len, levels) = (layout.len(), u64::from(ceil_log2(workers as usize)));
-        let list = self.codec.list_bound(len, k.min(len as usize)) as u64;
-        let down = self.cost(workers, layout, k, step);
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        let len = layout.len();
+        let list = self.codec.list_bound(len, k.min(len as usize));
+        // Workers without a peer on a level go on at once, so a tree that is not full takes a level less.
+        let up = workers.max(1).ilog2();
+        let (hops, items) = Broadcast::longest_chain(workers as usize, list);
+        let headers = u64::from(up + items) * HEADER_LEN as u64;
         Estimate {
-            rounds: 2 * levels as u32,
-            bytes: levels * (list + HEADER_LEN as u64) + down.bytes_max,
+            rounds: up + hops,
+            bytes: u64::from(up) * list as u64 + Broadcast::items_bytes(items, list) + headers,
         }
     }
 

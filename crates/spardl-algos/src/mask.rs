@@ -10,7 +10,7 @@
 use std::fmt;
 
 use spardl_core::codec::Reader;
-use spardl_core::phase::{KeepingReduce, all_reduce_elements};
+use spardl_core::phase::{Broadcast, KeepingReduce, all_reduce_elements};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Group, HEADER_LEN, IndexCoding,
@@ -190,6 +190,19 @@ impl MaskedSum {
 pub(crate) struct AgreeCost {
     pub(crate) rounds: std::ops::RangeInclusive<u32>,
     pub(crate) body_bytes: u64,
+}
+
+impl AgreeCost {
+    /// What a broadcast of `len` bytes takes along its longest chain.
+    pub(crate) fn broadcast(size: usize, len: usize) -> Self {
+        let (hops, items) = Broadcast::longest_chain(size, len);
+        // A header comes with every round; who waits for a later item waits for the headers of those before it too.
+        let headers = u64::from(items.saturating_sub(hops)) * HEADER_LEN as u64;
+        Self {
+            rounds: hops..=hops,
+            body_bytes: Broadcast::items_bytes(items, len) + headers,
+        }
+    }
 }
 
 /// The cost of an agreement on at most `most` indices among `workers`, and of the sum there. A worker sends at most one

@@ -9,6 +9,14 @@ pub(crate) fn union(workers: u32, len: u32, k: usize) -> usize {
     (len * (1.0 - missed)).round() as usize
 }
 
+/// Entries of each of `parts` selections among `len`, drawn independently, whose union has `whole`: the inverse of [`union`].
+pub(crate) fn part_of_union(parts: usize, len: u32, whole: usize) -> usize {
+    let covered = (whole as f64 / f64::from(len.max(1))).min(1.0);
+    let part = 1.0 - (1.0 - covered).powf(1.0 / parts.max(1) as f64);
+    let least = whole.div_ceil(parts.max(1));
+    ((f64::from(len) * part).round() as usize).clamp(least, whole.max(least))
+}
+
 /// Bytes of a selection of `k` entries among `len` that is cut into a list for each other worker.
 pub(crate) fn split_bytes(codec: Codec, workers: u32, len: u32, k: usize) -> u64 {
     let (peers, block) = (u64::from(workers) - 1, len.div_ceil(workers));
@@ -30,5 +38,16 @@ mod tests {
         assert!((19..=20).contains(&union(2, 1000, 10)));
         assert_eq!(union(100_000, 1000, 10), 1000);
         assert_eq!(union(3, 0, 0), 0);
+    }
+
+    #[test]
+    fn a_part_of_a_union_is_at_least_its_share_and_makes_it_up() {
+        assert_eq!(part_of_union(1, 1000, 300), 300);
+        assert_eq!(part_of_union(4, 1_000_000, 400), 100);
+        let part = part_of_union(8, 100_000, 50_000);
+        assert!(part > 50_000 / 8, "{part}");
+        assert!(union(8, 100_000, part).abs_diff(50_000) < 10);
+        assert_eq!(part_of_union(4, 100, 100), 100);
+        assert_eq!(part_of_union(3, 0, 0), 0);
     }
 }

@@ -122,3 +122,24 @@ pub fn near_overflow(seed: u64, workers: u32, len: usize) -> Vec<Vec<f32>> {
         .map(|_| (0..len).map(|_| value()).collect())
         .collect()
 }
+
+/// One worker's gradient of a step whose lists have the lengths that estimates assume: `k` entries of about the same size, as
+/// many in every `workers`-th part of the bucket, and zeros. Those of a worker are in places of its own, unless all share them:
+/// then give all the same `rank`.
+pub fn spikes(seed: u64, (rank, workers): (u32, u32), k: usize, out: &mut [f32]) {
+    out.fill(0.0);
+    let mut numbers = Numbers::new(seed << 32 | u64::from(rank));
+    let (parts, each) = (workers as usize, k / workers as usize);
+    for part in 0..parts {
+        let (start, end) = (out.len() * part / parts, out.len() * (part + 1) / parts);
+        let mut left = each.min(end - start);
+        while left > 0 {
+            let at = start + numbers.below((end - start) as u64) as usize;
+            if out[at] == 0.0 {
+                let sign = if numbers.below(2) == 0 { 1.0 } else { -1.0 };
+                out[at] = sign * (1.0 + numbers.below(1 << 16) as f32 / (1 << 20) as f32);
+                left -= 1;
+            }
+        }
+    }
+}

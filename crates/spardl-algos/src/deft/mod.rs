@@ -108,7 +108,12 @@ impl Algorithm for Deft {
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
         let (size, len) = (workers as usize, layout.len());
         let k = k.min(len as usize);
-        let agree = agree(size, layout, k.div_ceil(size));
+        let list = raw_indices_bound(len, k.div_ceil(size));
+        let bins = plan::BIN_BYTES * plan::parts(layout, size).blocks();
+        let mut agree = AgreeCost::broadcast(size, bins);
+        let rounds = agree.rounds.end() + ceil_log2(size);
+        agree.rounds = rounds..=rounds;
+        agree.body_bytes += AllGather::body_bytes(0, &vec![list; size]);
         cost(agree, workers, k, self.codec.values).into()
     }
 

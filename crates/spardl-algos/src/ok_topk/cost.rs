@@ -4,20 +4,27 @@ use spardl_core::phase::{AllGather, AllToAll, all_reduce_bytes};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{Cost, Estimate, HEADER_LEN};
 
-use super::{CAP, OkTopk, PEERS_PER_ROUND};
+use super::{Balance, CAP, OkTopk, PEERS_PER_ROUND};
 use crate::usual;
 
-/// A step that neither cuts regions nor balances, with `k` entries from everybody and `k` in the end.
+/// A step that does not cut regions and moves nothing to balance, with `k` entries from everybody and `k` in the end.
 pub(super) fn estimate(config: &OkTopk, workers: u32, len: u32, k: usize) -> Estimate {
     let size = workers as usize;
     let log = ceil_log2(size);
-    let messages = u64::from(workers - 1) + u64::from(log);
-    let items = 4 * u64::from(workers - 1);
+    let mut messages = u64::from(workers - 1) + u64::from(log);
+    let mut items = 4 * u64::from(workers - 1);
+    let mut rounds = AllToAll::rounds(size, PEERS_PER_ROUND) + log;
+    if config.balance == Balance::Always {
+        // Everybody learns how many entries everybody has. They are equal as a rule: then none move.
+        rounds += log;
+        messages += u64::from(log);
+        items += AllGather::body_bytes(0, &vec![4; size]);
+    }
     let list = config
         .codec
         .list_bound(len.div_ceil(workers), k.div_ceil(size));
     Estimate {
-        rounds: AllToAll::rounds(size, PEERS_PER_ROUND) + log,
+        rounds,
         bytes: items
             + usual::split_bytes(config.codec, workers, len, k)
             + AllGather::body_bytes(0, &vec![list; size])

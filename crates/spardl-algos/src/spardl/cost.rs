@@ -5,14 +5,15 @@ use spardl_core::schedule::{Windows, ceil_log2, reduce_scatter};
 use spardl_core::{Cost, HEADER_LEN, Partition};
 
 use super::SparDl;
+use crate::usual;
 
 /// How many entries of its block a worker tells the other teams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Columns {
     /// The whole quota, as when the teams agree.
     Full,
-    /// Its part of the quota with B-SAG, as when they have nothing in common.
-    Disjoint,
+    /// With B-SAG as many as make up the quota together with the others', as when the teams have nothing in common.
+    Independent,
 }
 
 /// The cost of step `step`: rounds are exact, bytes are those of the busiest worker with full blocks.
@@ -41,7 +42,10 @@ pub(super) fn cost(
         }
         let quota = match columns {
             Columns::Full => quotas[position],
-            Columns::Disjoint => quotas[position].div_ceil(teams),
+            Columns::Independent => {
+                let block = blocks.block_len(position);
+                usual::part_of_union(teams, block, quotas[position])
+            }
         };
         AllGather::body_bytes(0, &vec![list(position, quota) as usize; teams])
     };

@@ -280,7 +280,7 @@ impl Algorithm for SparDl {
 
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Estimate {
         let len = layout.len();
-        cost::cost(self, workers, len, (k, step), Columns::Disjoint).into()
+        cost::cost(self, workers, len, (k, step), Columns::Independent).into()
     }
 
     fn laws(&self) -> Laws {
