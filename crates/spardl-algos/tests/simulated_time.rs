@@ -1,7 +1,7 @@
 //! The time of a step on a simulated network is what its rounds and bytes take, and where it went adds up to it.
 
 use spardl_core::{Algorithm, Layout};
-use spardl_sim::{Cluster, Compute, Fabric, Line, Sharing, Spent, Spread, Topology};
+use spardl_sim::{Cluster, Compute, Cores, Fabric, Line, Sharing, Spent, Spread, Topology};
 use spardl_testkit::{Trial, configurations, generate};
 
 /// A byte takes 8 ns at 1 Gbit/s, so that sums of rounded times are exact.
@@ -111,6 +111,10 @@ fn where_the_time_went_adds_up_to_the_time() {
         speeds: vec![1.0, 0.7],
         select: 900,
         merge: 300,
+        cores: Some(Cores {
+            count: 2,
+            workers: 4,
+        }),
         ..Compute::default()
     };
     let lens = [90, 0, 41, 90];

@@ -10,7 +10,7 @@ use spardl_drive::{BucketId, Clock, DriveError, Driver, StepReport, Time};
 use crate::clock::VirtualClock;
 use crate::compute::Compute;
 use crate::fault::{Fault, Message};
-use crate::network::{Event, LinkUse, Network, Parcel, Sharing, Traffic};
+use crate::network::{Cores, Event, LinkUse, Network, Parcel, Sharing, Traffic};
 use crate::path::{Path, Spent};
 use crate::topology::Fabric;
 use crate::transport::SimTransport;
@@ -178,6 +178,14 @@ impl Cluster {
         self
     }
 
+    /// Lets every `workers` consecutive workers share the `cores` cores of a machine, where they select and merge.
+    #[must_use]
+    pub fn with_cores(mut self, cores: u32, workers: u32) -> Self {
+        let size = self.drivers.len() as u32;
+        self.network.set_cores(Cores::new(cores, workers, size));
+        self
+    }
+
     /// Lets workers compute for a while, with noise drawn from `seed`.
     #[must_use]
     pub fn with_compute(mut self, compute: Compute, seed: u64) -> Self {
@@ -317,7 +325,7 @@ impl Cluster {
             while let Some((rank, event)) = self.network.next() {
                 match event {
                     Event::Ready(bucket) => self.hosts[rank.index()].ready.push_back(bucket),
-                    Event::Free => self.hosts[rank.index()].is_busy = false,
+                    Event::Free => self.set_free(rank),
                     Event::Arrival(parcel) => self.receive(*parcel),
                     Event::Departure(_) => {}
                 }
@@ -419,8 +427,19 @@ impl Cluster {
             host.done = self.clock.now().after(Duration::from_nanos(nanos));
             if nanos > 0 {
                 host.is_busy = true;
-                self.network.plan_in(nanos, rank, Event::Free);
+                self.network.work(nanos, rank);
             }
+        }
+    }
+
+    /// A worker has done what it was at, which took longer if others used its cores.
+    fn set_free(&mut self, rank: Rank) {
+        let (now, host) = (self.clock.now(), &mut self.hosts[rank.index()]);
+        host.is_busy = false;
+        if now > host.done {
+            let waited = now.since(host.done).as_nanos() as u64;
+            host.path.add(Spent::Cores, waited);
+            host.done = now;
         }
     }
 

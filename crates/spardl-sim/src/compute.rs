@@ -46,6 +46,17 @@ pub struct Compute {
     pub select: u64,
     /// Picoseconds of decoding, adding and encoding per byte received.
     pub merge: u64,
+    /// Cores on which workers select and merge, and how many consecutive workers share them; none: each has its own.
+    pub cores: Option<Cores>,
+}
+
+/// The cores of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// How many there are.
+    pub count: u32,
+    /// How many workers share them.
+    pub workers: u32,
 }
 
 impl Compute {

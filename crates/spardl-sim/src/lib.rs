@@ -17,6 +17,7 @@
 //! | `fault` | what may happen to messages |
 //! | `path` | where the time of a step went |
 //! | `scenario` | steps of a method on a network, seed by seed |
+//! | `transfer` | messages alone, without workers |
 //! | `transport` | one worker's end |
 //! | `clock` | the time that the network moves |
 //! | [`gradient`] | synthetic gradients for them to work on |
@@ -32,15 +33,17 @@ mod network;
 mod path;
 mod scenario;
 mod topology;
+mod transfer;
 mod transport;
 
 pub use clock::VirtualClock;
 pub use cluster::{Cluster, ClusterReport, Ledger, Timing};
-pub use compute::{Compute, Spread, Stragglers};
+pub use compute::{Compute, Cores, Spread, Stragglers};
 pub use fault::{Effect, Fault, Message, Rule, Rules};
 pub use network::{LinkUse, Sharing};
 pub use path::{Hop, Path, Spent};
 pub use scenario::{Scenario, Simulated};
 pub use spardl_core::{Gamma, Line, Model, Predicted};
 pub use topology::{Fabric, Matrix, Topology};
+pub use transfer::{Carried, Transfer, carry};
 pub use transport::SimTransport;

@@ -20,11 +20,13 @@ pub enum Spent {
     Contention,
     /// What faults added.
     Faults,
+    /// What work took longer because others used the cores of the machine.
+    Cores,
 }
 
 impl Spent {
     /// All kinds, in order, with a word for each.
-    pub const ALL: [(Self, &'static str); 7] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Compute, "compute"),
         (Self::Select, "select"),
         (Self::Merge, "merge"),
@@ -32,6 +34,7 @@ impl Spent {
         (Self::Transfer, "transfer"),
         (Self::Contention, "contention"),
         (Self::Faults, "faults"),
+        (Self::Cores, "cores"),
     ];
 }
 

@@ -110,6 +110,9 @@ impl Scenario {
             .with_fabric(self.fabric.clone(), self.sharing)
             .with_compute(self.compute.clone(), seed)
             .with_deadline(self.deadline);
+        if let Some(cores) = self.compute.cores {
+            cluster = cluster.with_cores(cores.count, cores.workers);
+        }
         if !self.faults.is_empty() {
             let mut rules = Rules::new(&self.faults, seed);
             cluster.set_fault(move |message| rules.decide(message));

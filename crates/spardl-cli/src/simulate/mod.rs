@@ -186,7 +186,7 @@ fn scenario(args: &Args) -> anyhow::Result<Scenario> {
         density,
         distribution: args.distribution,
         correlation: args.correlation,
-        compute: args.compute.model(),
+        compute: args.compute.model(args.network.machine_size(args.workers)),
         faults: args.faults.rules()?,
         deadline: args.faults.deadline,
         seed: args.seed,

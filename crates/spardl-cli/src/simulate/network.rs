@@ -67,6 +67,14 @@ impl NetworkArgs {
         }
     }
 
+    /// How many of so many workers are on one machine.
+    pub(crate) fn machine_size(&self, workers: u32) -> u32 {
+        match self.topology.as_str() {
+            "two-level" => self.node_size,
+            _ => workers,
+        }
+    }
+
     /// The links for so many workers.
     pub(crate) fn fabric(&self, workers: u32) -> anyhow::Result<Fabric> {
         let topology = match self.topology.as_str() {

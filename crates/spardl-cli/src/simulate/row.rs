@@ -66,6 +66,7 @@ pub(super) struct CriticalPath {
     pub(super) transfer_ns: u64,
     pub(super) contention_ns: u64,
     pub(super) faults_ns: u64,
+    pub(super) cores_ns: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -149,6 +150,7 @@ fn critical_path(simulated: &Simulated) -> CriticalPath {
         transfer_ns: path.spent(Spent::Transfer),
         contention_ns: path.spent(Spent::Contention),
         faults_ns: path.spent(Spent::Faults),
+        cores_ns: path.spent(Spent::Cores),
     }
 }
 

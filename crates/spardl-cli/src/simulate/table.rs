@@ -12,7 +12,7 @@ pub(super) fn text(scenario: &Scenario, rows: &[Row]) -> String {
     text += &table(
         &[
             "method", "step", "p99", "rounds", "bytes", "latency", "transfer", "shared", "select",
-            "merge", "compute", "faults",
+            "merge", "cores", "compute", "faults",
         ],
         rows.iter().map(cells),
     );
@@ -60,6 +60,7 @@ fn cells(row: &Row) -> Vec<String> {
         time(path.contention_ns),
         time(path.select_ns),
         time(path.merge_ns),
+        time(path.cores_ns),
         time(path.compute_ns),
         time(path.faults_ns),
     ]

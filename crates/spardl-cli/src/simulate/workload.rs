@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spardl_core::Rank;
-use spardl_sim::{Compute, Effect, Rule, Spread, Stragglers};
+use spardl_sim::{Compute, Cores, Effect, Rule, Spread, Stragglers};
 
 use super::units::{duration, nanos};
 use crate::output::bad_request;
@@ -33,10 +33,15 @@ pub(crate) struct ComputeArgs {
     /// Picoseconds that taking in and passing on takes per byte received.
     #[arg(long, default_value_t = 0, value_name = "PS")]
     pub(crate) merge_ps: u64,
+    /// Cores that workers share to select and merge: those of a machine with two-level, else of one machine with all of them
+    /// [default: each worker has its own].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) cores: Option<u32>,
 }
 
 impl ComputeArgs {
-    pub(crate) fn model(&self) -> Compute {
+    /// The model of the workers, of which so many share the cores of a machine.
+    pub(crate) fn model(&self, sharing: u32) -> Compute {
         Compute {
             forward: self.forward,
             backward: self.backward,
@@ -45,6 +50,10 @@ impl ComputeArgs {
             speeds: self.speeds.clone(),
             select: self.select_ps,
             merge: self.merge_ps,
+            cores: self.cores.map(|count| Cores {
+                count,
+                workers: sharing,
+            }),
         }
     }
 }

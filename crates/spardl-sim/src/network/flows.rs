@@ -7,16 +7,15 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Parcel;
 use crate::topology::Route;
 
 /// What is left of a message: bits times 1e9, so that a rate times nanoseconds can be taken off.
 type Work = u128;
 
 #[derive(Debug)]
-struct Flow {
+struct Flow<T> {
     route: Route,
-    parcel: Parcel,
+    item: T,
     left: Work,
     rate: u64,
     /// When `left` was right.
@@ -25,11 +24,11 @@ struct Flow {
     version: u32,
 }
 
-/// All messages on links.
+/// All messages on links, each with something that comes along.
 #[derive(Debug)]
-pub(super) struct Flows {
+pub(crate) struct Flows<T> {
     capacities: Vec<u64>,
-    flows: Vec<Option<Flow>>,
+    flows: Vec<Option<Flow<T>>>,
     free: Vec<u32>,
     on_link: Vec<Vec<u32>>,
     /// When which flow ends, if its version is still that.
@@ -49,8 +48,8 @@ struct Scratch {
     open: Vec<u32>,
 }
 
-impl Flows {
-    pub(super) fn new(capacities: &[u64]) -> Self {
+impl<T> Flows<T> {
+    pub(crate) fn new(capacities: &[u64]) -> Self {
         let links = capacities.len();
         Self {
             capacities: capacities.to_vec(),
@@ -70,10 +69,10 @@ impl Flows {
     }
 
     /// A message begins.
-    pub(super) fn start(&mut self, now: u64, route: Route, bytes: u64, parcel: Parcel) {
+    pub(crate) fn start(&mut self, now: u64, route: Route, bytes: u64, item: T) {
         let flow = Flow {
             route,
-            parcel,
+            item,
             left: Work::from(bytes) * 8_000_000_000,
             rate: 0,
             since: now,
@@ -93,7 +92,7 @@ impl Flows {
     }
 
     /// When the next message ends, if nothing begins before. Call when all that happens at `now` is known.
-    pub(super) fn next_end(&mut self, now: u64) -> Option<u64> {
+    pub(crate) fn next_end(&mut self, now: u64) -> Option<u64> {
         if !self.dirty.is_empty() {
             self.divide(now);
         }
@@ -101,7 +100,7 @@ impl Flows {
     }
 
     /// The next end as rates were divided last.
-    pub(super) fn first_end(&mut self) -> Option<u64> {
+    pub(crate) fn first_end(&mut self) -> Option<u64> {
         while let Some(&Reverse((end, at, version))) = self.ends.peek() {
             match &self.flows[at as usize] {
                 Some(flow) if flow.version == version => return Some(end),
@@ -112,7 +111,7 @@ impl Flows {
     }
 
     /// Takes out the message that ends at `now`, as [`Flows::next_end`] said.
-    pub(super) fn take_ended(&mut self, now: u64) -> Option<Parcel> {
+    pub(crate) fn take_ended(&mut self, now: u64) -> Option<T> {
         let Reverse((end, at, _)) = self.ends.pop()?;
         debug_assert_eq!(end, now, "the next end has come");
         let flow = self.flows[at as usize].take()?;
@@ -124,10 +123,10 @@ impl Flows {
                 self.dirty.push(link);
             }
         }
-        Some(flow.parcel)
+        Some(flow.item)
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::new(&self.capacities);
     }
 
@@ -230,10 +229,8 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use spardl_core::{Line, Rank};
-    use spardl_drive::{News, Stamp};
 
     use super::*;
-    use crate::path::Path;
     use crate::topology::{Fabric, Topology};
 
     /// A byte per nanosecond.
@@ -241,20 +238,6 @@ mod tests {
         latency: 0,
         bandwidth: 8_000_000_000,
     };
-
-    fn parcel(from: u32, to: u32) -> Parcel {
-        let (from, to) = (Rank::new(from), Rank::new(to));
-        Parcel {
-            from,
-            to,
-            news: News::GaveUp(Stamp::default()),
-            path: Path::new(from),
-            is_copy: false,
-            departed: 0,
-            alone: 0,
-            latency: 0,
-        }
-    }
 
     /// When each of these messages (start, sender, receiver, bytes) ends, in the order of their ends.
     fn ends(messages: &[(u64, u32, u32, u64)]) -> Vec<(u64, u32, u32)> {
@@ -264,7 +247,7 @@ mod tests {
         loop {
             while let Some((_, from, to, bytes)) = waiting.next_if(|(start, ..)| *start <= now) {
                 let route = fabric.route(Rank::new(*from), Rank::new(*to));
-                flows.start(now, route, *bytes, parcel(*from, *to));
+                flows.start(now, route, *bytes, (*from, *to));
             }
             let start = waiting.peek().map(|(start, ..)| *start);
             let end = flows.next_end(now);
@@ -272,8 +255,8 @@ mod tests {
                 (Some(start), end) if end.is_none_or(|end| start < end) => now = start,
                 (_, Some(end)) => {
                     now = end;
-                    let ended = flows.take_ended(now).unwrap();
-                    ends.push((now, ended.from.get(), ended.to.get()));
+                    let (from, to) = flows.take_ended(now).unwrap();
+                    ends.push((now, from, to));
                 }
                 _ => return ends,
             }

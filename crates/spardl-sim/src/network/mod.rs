@@ -1,6 +1,7 @@
 //! The messages under way, in the order of their arrival.
 
-mod flows;
+mod cores;
+pub(crate) mod flows;
 mod traffic;
 
 use std::cmp::Reverse;
@@ -19,6 +20,7 @@ use crate::fault::{Fault, Message};
 use crate::path::{Path, Spent};
 use crate::transport::{Receiver, SimTransport};
 
+pub(crate) use cores::Cores;
 pub(crate) use traffic::Traffic;
 pub use traffic::{LinkUse, Sharing};
 
@@ -112,6 +114,8 @@ pub(crate) struct Network {
     queue: BinaryHeap<Reverse<Planned>>,
     events: u64,
     delivery: Delivery,
+    /// None: every worker has a core of its own.
+    cores: Option<Cores>,
     fault: Box<dyn FnMut(Message<'_>) -> Fault + Send>,
 }
 
@@ -155,6 +159,7 @@ impl Network {
             queue: BinaryHeap::new(),
             events: 0,
             delivery: Delivery::Shuffled(ChaCha8Rng::seed_from_u64(0)),
+            cores: None,
             fault: Box::new(|_| Fault::None),
         }
     }
@@ -190,6 +195,19 @@ impl Network {
     /// Lets something happen to a worker after so many nanoseconds.
     pub(crate) fn plan_in(&mut self, nanos: u64, worker: Rank, event: Event) {
         self.plan(self.clock.now().as_nanos() + nanos, worker, event);
+    }
+
+    /// A worker works for so many nanoseconds, or longer where others use the cores too; then it is free.
+    pub(crate) fn work(&mut self, nanos: u64, worker: Rank) {
+        match &mut self.cores {
+            None => self.plan_in(nanos, worker, Event::Free),
+            Some(cores) => cores.start(self.clock.now().as_nanos(), worker, nanos),
+        }
+    }
+
+    /// Lets workers share cores.
+    pub(crate) fn set_cores(&mut self, cores: Cores) {
+        self.cores = Some(cores);
     }
 
     /// Sends what the worker has put into its outbox.
@@ -299,37 +317,49 @@ impl Network {
         }
     }
 
-    /// Plans the arrivals of messages that leave the links before anything else happens.
+    /// Plans what is over before anything else happens: the way of a message over links, work on shared cores.
     fn move_traffic(&mut self) {
-        let Delivery::Links(traffic) = &mut self.delivery else {
-            return;
-        };
         loop {
             let now = self.clock.now();
             let planned = self.queue.peek().map(|Reverse(Planned((at, ..), _))| *at);
-            // Whatever else happens now may begin messages that share links.
+            // Whatever else happens now may begin messages that share links, or work.
             if planned.is_some_and(|at| at <= now) {
                 return;
             }
-            let Some(end) = traffic.next_end(now.as_nanos()) else {
+            let message_end = match &mut self.delivery {
+                Delivery::Links(traffic) => traffic.next_end(now.as_nanos()),
+                Delivery::Shuffled(_) => None,
+            };
+            let work_end = self.cores.as_ref().and_then(Cores::next_end);
+            let ends = [message_end, work_end];
+            let Some(end) = ends.into_iter().flatten().min() else {
                 return;
             };
             if planned.is_some_and(|at| at.as_nanos() <= end) {
                 return;
             }
             self.clock.advance_to(Time::from_nanos(end));
-            while let Some((at, parcel)) = traffic.take_ended(end) {
-                self.events += 1;
-                let key = (Time::from_nanos(at), self.events, parcel.to);
-                let arrival = Event::Arrival(Box::new(parcel));
-                self.queue.push(Reverse(Planned(key, arrival)));
-            }
+            self.plan_ended(end);
+        }
+    }
+
+    fn plan_ended(&mut self, end: u64) {
+        while let Delivery::Links(traffic) = &mut self.delivery
+            && let Some((at, parcel)) = traffic.take_ended(end)
+        {
+            self.plan(at, parcel.to, Event::Arrival(Box::new(parcel)));
+        }
+        while let Some(worker) = self.cores.as_mut().and_then(|cores| cores.take_ended(end)) {
+            self.plan(end, worker, Event::Free);
         }
     }
 
     /// Everything under way is lost.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
+        if let Some(cores) = &mut self.cores {
+            cores.clear();
+        }
         if let Delivery::Links(traffic) = &mut self.delivery {
             traffic.clear();
         }

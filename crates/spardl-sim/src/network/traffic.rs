@@ -29,7 +29,7 @@ pub struct LinkUse {
 pub(crate) struct Traffic {
     fabric: Fabric,
     sharing: Sharing,
-    flows: Flows,
+    flows: Flows<Parcel>,
     /// Without sharing: when each worker has sent what it has.
     sent: Vec<u64>,
     bytes: Vec<u64>,
