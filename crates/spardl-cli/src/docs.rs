@@ -1,6 +1,7 @@
 //! `spardl docs`: prints the pages of docs/ that are made from the registry and from the ablations.
 
 mod bars;
+mod contention;
 
 use std::fmt::Write;
 use std::fs;
@@ -33,6 +34,8 @@ enum Page {
         /// The page as it is.
         page: PathBuf,
     },
+    /// Messages that share links, for scripts/check-simgrid.
+    Contention,
     /// docs/step-time.svg, from the tables of docs/network.md.
     StepTime {
         /// The page with the tables.
@@ -51,6 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Page::Ablations { page } => print(&refreshed(&read(page)?)?),
         Page::StepTime { page } => print(&bars::step_times(&read(page)?)?),
         Page::AccuracyBytes { page } => print(&bars::accuracies(&read(page)?)?),
+        Page::Contention => print(&contention::cases()?),
     }
 }
 

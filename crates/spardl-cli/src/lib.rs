@@ -25,6 +25,7 @@ mod screen;
 mod shell;
 mod simulate;
 mod stamp;
+mod sweep;
 #[cfg(feature = "train")]
 mod train;
 mod tune;
@@ -78,6 +79,8 @@ enum Command {
     Compare(Box<train::CompareArgs>),
     /// Say how long a step takes on a network, with real machines under virtual time.
     Simulate(Box<simulate::Args>),
+    /// Simulate many networks, and write which method wins where as JSON and as a page of pictures.
+    Sweep(sweep::Args),
     /// Say in plain words what to use on a network, and from which bandwidth on dense is faster.
     Advise(advise::Args),
     /// Measure network and machine, and say which method is fastest here: what --method auto uses.
@@ -130,6 +133,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         #[cfg(feature = "train")]
         Command::Compare(args) => train::run_compare(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Doctor(args) => doctor::run(&args),

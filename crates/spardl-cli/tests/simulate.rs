@@ -28,7 +28,7 @@ fn refused(arguments: &str) -> String {
 #[test]
 fn the_same_seed_gives_the_same_json_for_every_method_and_another_seed_another() {
     let all = "simulate --workers 6 --elements 2000 --methods all --seeds 2 --warmup 1 --format json \
-               --backward 1ms --noise lognormal:0.2 --buckets 3 --fault drop=0.05 --topology fat-tree --leaf-size 2 --seed";
+               --backward 1ms --noise lognormal:0.2 --buckets 3 --select-ps 3000 --merge-ps 900 --cores 2 --fault drop=0.05 --topology fat-tree --leaf-size 2 --seed";
     let first = printed(&format!("{all} 1"));
     assert_eq!(first, printed(&format!("{all} 1")));
     assert_ne!(first, printed(&format!("{all} 2")));
@@ -42,6 +42,7 @@ fn the_same_seed_gives_the_same_json_for_every_method_and_another_seed_another()
             "transfer",
             "contention",
             "faults",
+            "cores",
         ];
         let path = &row["critical_path"];
         let sum: u64 = parts
@@ -106,4 +107,65 @@ fn advice_says_what_to_use_and_where_it_flips() {
     ] {
         assert!(text.contains(words), "{text}");
     }
+}
+
+#[test]
+fn a_sweep_writes_the_same_files_for_the_same_options() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let sweep = |name: &str| {
+        let out = dir.path().join(name);
+        printed(&format!(
+            "sweep --out {} --elements 1000000 --simulated-elements 512 --workers 4,64,1024 --bandwidths 1gbit,400gbit --latencies 5us,500us",
+            out.display()
+        ));
+        out
+    };
+    let (first, second) = (sweep("first"), sweep("second"));
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&first).expect("a directory") {
+        let name = entry.expect("a file").file_name();
+        let read = |dir: &std::path::Path| std::fs::read(dir.join(&name)).expect("a file");
+        assert_eq!(read(&first), read(&second), "{}", name.display());
+        names.push(name.to_string_lossy().into_owned());
+    }
+    // Two maps, five charts, the page and the numbers.
+    assert_eq!(names.len(), 9, "{names:?}");
+    let page = std::fs::read_to_string(first.join("sweep.html")).expect("a page");
+    assert_eq!(page.matches("<p class=\"conclusion\">").count(), 7);
+    assert!(!page.contains("nothing to draw"));
+    let text = std::fs::read_to_string(first.join("sweep.json")).expect("numbers");
+    let whole: Value = serde_json::from_str(&text).expect("JSON");
+    // Three numbers of workers, two rates, two latencies, ten methods.
+    assert_eq!(whole["grid"].as_array().map(Vec::len), Some(120));
+    let svg = std::fs::read_to_string(first.join("wins-1.svg")).expect("a picture");
+    assert!(svg.starts_with("<svg xmlns="));
+}
+
+#[test]
+fn a_sweep_over_nothing_or_to_nowhere_is_refused() {
+    assert!(refused("sweep --out x --bandwidths fast").contains("'fast' is not a rate"));
+    assert!(refused("sweep --out x --methods nonsense").contains("nonsense"));
+    assert!(refused("sweep --out x --workers 1").contains("1"));
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let output = run(&format!("sweep --out {}/below", file.path().display()));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn work_on_shared_cores_takes_as_much_longer_as_there_are_workers_to_a_core() {
+    let step = |more: &str| {
+        let text = printed(&format!(
+            "simulate --workers 8 --elements 4096 --methods dense --latency 0ns --bandwidth 1tbit --select-ps 1000000 --seeds 1 --warmup 0 --format json {more}"
+        ));
+        let whole: Value = serde_json::from_str(&text).expect("JSON");
+        let row = &whole["methods"][0];
+        let cores = row["critical_path"]["cores_ns"].as_u64().expect("a number");
+        (row["median_ns"].as_u64().expect("a number"), cores)
+    };
+    let (alone, none) = step("");
+    let (shared, waited) = step("--cores 2");
+    assert_eq!(none, 0);
+    // Selecting takes 4.096 ms; eight workers on two cores take four times that.
+    assert_eq!(shared - alone, 3 * 4_096_000);
+    assert_eq!(waited, 3 * 4_096_000);
 }

@@ -1,0 +1,179 @@
+//! `spardl sweep`: which method wins where, as numbers and as one page of pictures.
+
+mod grid;
+mod grid_pictures;
+mod simulated;
+mod simulated_pictures;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Serialize;
+use spardl_chart::Page;
+use spardl_core::Density;
+
+use crate::method::names;
+use crate::output::{bad_request, print};
+use crate::progress::Progress;
+use crate::simulate::units::{bits, nanos};
+
+/// What to sweep over.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Where to write sweep.json, sweep.html and the pictures as SVG files.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The length of the gradient in the maps and in the curves over P: any, as these come from estimates.
+    #[arg(long, default_value_t = 25_557_032, value_name = "N")]
+    elements: u32,
+    /// The length of the gradient where real machines are simulated: teams, topologies, stragglers.
+    #[arg(long, default_value_t = 65_536, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    simulated_elements: u32,
+    /// The part of the entries that a sparse update should have.
+    #[arg(long, default_value_t = 0.01, value_name = "D")]
+    density: f64,
+    /// Numbers of workers of the maps and curves.
+    #[arg(long, value_delimiter = ',', default_value = "4,8,16,32,64,128,256,512,1024", value_name = "P,..", value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    workers: Vec<u32>,
+    /// Bandwidths of the maps.
+    #[arg(long, value_delimiter = ',', default_value = "100mbit,1gbit,10gbit,25gbit,100gbit,400gbit", value_name = "RATE,..", value_parser = bits)]
+    bandwidths: Vec<u64>,
+    /// Latencies: one map for each.
+    #[arg(long, value_delimiter = ',', default_value = "5us,50us,500us", value_name = "TIME,..", value_parser = nanos)]
+    latencies: Vec<u64>,
+    /// Methods, comma-separated; SparDL with the best number of teams.
+    #[arg(
+        long,
+        default_value = "spardl-bf16,dense-bf16,spardl,dense,ok-topk,exdyna,gtopk,topk-a,topk-dsa,dense-ring"
+    )]
+    methods: String,
+    /// Picoseconds that selecting takes per element; `spardl bench --local` measures it.
+    #[arg(long, default_value_t = 600, value_name = "PS")]
+    select_ps: u64,
+    /// Picoseconds that taking in and passing on takes per byte received.
+    #[arg(long, default_value_t = 500, value_name = "PS")]
+    merge_ps: u64,
+    /// Seed of gradients and stragglers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  spardl sweep --out sweep
+  spardl sweep --out sweep --elements 110000000 --density 0.001 --workers 8,64,512 --bandwidths 10gbit,100gbit
+
+Open sweep/sweep.html in a browser: one file that needs no other. The same options give the same files.";
+
+/// Everything that the pictures show.
+#[derive(Debug, Serialize)]
+struct Sweep {
+    elements: u32,
+    density: f64,
+    select_ps: u64,
+    merge_ps: u64,
+    /// From estimates: every method at its best at every point.
+    grid: Vec<grid::Point>,
+    simulated_elements: u32,
+    seed: u64,
+    /// From simulated steps.
+    teams: Vec<simulated::TeamsPoint>,
+    topologies: Vec<simulated::TopologyPoint>,
+    stragglers: Vec<simulated::StragglerPoint>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let density = Density::new(args.density).map_err(bad_request)?;
+    let methods = names(&args.methods)?;
+    for (name, is_empty) in [
+        ("workers", args.workers.is_empty()),
+        ("bandwidths", args.bandwidths.is_empty()),
+        ("latencies", args.latencies.is_empty()),
+    ] {
+        if is_empty {
+            return Err(bad_request(format!(
+                "--{name} is empty: expected at least one"
+            )));
+        }
+    }
+    // Before the work: a directory that cannot be made is known at once.
+    fs::create_dir_all(&args.out)
+        .with_context(|| format!("making the directory {}", args.out.display()))?;
+    let progress = Progress::new(simulated::runs(), true);
+    progress.say("estimates".to_owned());
+    let sweep = Sweep {
+        elements: args.elements,
+        density: args.density,
+        select_ps: args.select_ps,
+        merge_ps: args.merge_ps,
+        grid: grid::points(args, &methods, density)?,
+        simulated_elements: args.simulated_elements,
+        seed: args.seed,
+        teams: simulated::teams(args, density, &progress)?,
+        topologies: simulated::topologies(args, density, &progress)?,
+        stragglers: simulated::stragglers(args, density, &progress)?,
+    };
+    drop(progress);
+    save(args, &methods, &sweep)
+}
+
+fn save(args: &Args, methods: &[String], sweep: &Sweep) -> anyhow::Result<()> {
+    let maps = args
+        .latencies
+        .iter()
+        .map(|&latency| grid_pictures::map(args, methods, &sweep.grid, latency));
+    let maps: Vec<_> = maps.collect();
+    let charts = vec![
+        grid_pictures::time(args, methods, &sweep.grid),
+        grid_pictures::bytes(args, methods, &sweep.grid),
+        simulated_pictures::teams(&sweep.teams),
+        simulated_pictures::topologies(&sweep.topologies),
+        simulated_pictures::stragglers(&sweep.stragglers),
+    ];
+    write(
+        &args.out,
+        "sweep.json",
+        &(serde_json::to_string_pretty(sweep)? + "\n"),
+    )?;
+    for (i, map) in (1..).zip(&maps) {
+        write(&args.out, &format!("wins-{i}.svg"), &map.to_svg())?;
+    }
+    let names = ["time", "bytes", "teams", "topologies", "stragglers"];
+    for (name, chart) in names.iter().zip(&charts) {
+        write(&args.out, &format!("{name}.svg"), &chart.to_svg())?;
+    }
+    let page = Page {
+        title: "Which method wins where".to_owned(),
+        subtitle: subtitle(args),
+        maps,
+        charts,
+        ..Page::default()
+    };
+    write(&args.out, "sweep.html", &page.to_string())?;
+    print(&format!(
+        "wrote {}\n",
+        args.out.join("sweep.html").display()
+    ))
+}
+
+/// What holds for all pictures. The directory is not part of it: the same options give the same page wherever it is written.
+fn subtitle(args: &Args) -> String {
+    format!(
+        "Maps and curves over P: {} elements, density {}, from each method's own estimate (docs/simulator.md says how they are \
+         checked), selecting {} ps per element, merging {} ps per byte. Teams, topologies, stragglers: real machines under virtual \
+         time, {} elements, seed {}.",
+        args.elements,
+        args.density,
+        args.select_ps,
+        args.merge_ps,
+        args.simulated_elements,
+        args.seed
+    )
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let path = dir.join(name);
+    fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+}
