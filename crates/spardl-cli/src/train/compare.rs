@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use spardl_chart::Table;
 use spardl_train::TrainError;
-use spardl_train::chart::Table;
 use spardl_train::record::Summary;
 
 pub(super) use self::against::Against;

@@ -1,6 +1,6 @@
 //! Accuracy against bytes at the end of all runs: which methods are worth their bytes.
 
-use spardl_train::chart::{Chart, Series};
+use spardl_chart::{Chart, Series};
 
 use super::super::table::Row;
 
@@ -25,6 +25,7 @@ pub(super) fn chart(rows: &[Row]) -> Option<Chart> {
         log_y: false,
         smooth: false,
         series: ends.chain([front]).collect(),
+        ..Chart::default()
     })
 }
 
