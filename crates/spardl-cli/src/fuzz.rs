@@ -106,11 +106,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn examples_are_read_and_most_of_them_taken() {
+    fn examples_are_read_and_enough_of_them_taken() {
         for target in TARGETS {
             let examples = (target.examples)();
             let taken = examples.iter().filter(|bytes| (target.run)(bytes).is_ok());
-            assert!(taken.count() * 4 > examples.len(), "{}", target.name);
+            assert!(taken.count() * 8 > examples.len(), "{}", target.name);
         }
     }
 
