@@ -172,8 +172,7 @@ pub struct Gammas {
 }
 
 impl Gammas {
-    /// Nothing was measured: `spardl tune --local` on an Intel Xeon (Sapphire Rapids) with AVX-512, one thread per worker, the
-    /// medians over the methods, rounded.
+    /// Nothing was measured: rough numbers, kinder to merging than most machines are. `spardl tune --local` measures them.
     pub const USUAL: Self = Self {
         sparse: Gamma {
             select: 600,
