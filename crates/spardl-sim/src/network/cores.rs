@@ -79,14 +79,15 @@ impl Cores {
 }
 
 impl Machine {
-    /// What every piece gets of a core.
-    fn rate(&self, cores: u32) -> u64 {
-        let pieces = self.pieces.len().max(1) as u64;
-        (u64::from(cores) * WHOLE / pieces).clamp(1, WHOLE)
+    /// What every piece gets: so many parts of a core, cut into so many.
+    fn share(&self, cores: u32) -> (u128, u128) {
+        let pieces = self.pieces.len().max(1) as u128;
+        (u128::from(cores).min(pieces) * u128::from(WHOLE), pieces)
     }
 
     fn advance(&mut self, now: u64, cores: u32) {
-        let done = u128::from(self.rate(cores)) * u128::from(now - self.since);
+        let (parts, of) = self.share(cores);
+        let done = parts * u128::from(now - self.since) / of;
         for piece in &mut self.pieces {
             piece.left = piece.left.saturating_sub(done);
         }
@@ -95,11 +96,10 @@ impl Machine {
 
     fn next_end(&self, cores: u32) -> Option<u64> {
         let least = self.pieces.iter().map(|piece| piece.left).min()?;
-        let takes = least.div_ceil(u128::from(self.rate(cores)));
-        Some(
-            self.since
-                .saturating_add(u64::try_from(takes).unwrap_or(u64::MAX)),
-        )
+        let (parts, of) = self.share(cores);
+        let takes = (least * of).div_ceil(parts);
+        let takes = u64::try_from(takes).unwrap_or(u64::MAX);
+        Some(self.since.saturating_add(takes))
     }
 }
 
