@@ -62,11 +62,18 @@ pub struct LaggedMask {
 }
 
 impl LaggedMask {
-    /// The cost of a step in which the lists travel as often as `rounds` and `times` say.
-    fn cost_of(&self, workers: u32, len: u32, k: usize, rounds: u32, times: u64) -> Cost {
+    /// The cost of a step in which the lists have `spare` indices more than their share of `k`, and travel as often as `rounds`
+    /// and `times` say.
+    fn cost_of(
+        &self,
+        (workers, len): (u32, u32),
+        k: usize,
+        spare: usize,
+        (rounds, times): (u32, u64),
+    ) -> Cost {
         let size = workers as usize;
         let k = k.min(len as usize);
-        let quota = (k.div_ceil(size) + 1).min(len.div_ceil(workers) as usize);
+        let quota = (k.div_ceil(size) + spare).min(len.div_ceil(workers) as usize);
         let lists = vec![raw_indices_bound(len, quota); size];
         let agree = AgreeCost {
             rounds: 0..=rounds,
@@ -106,12 +113,12 @@ impl Algorithm for LaggedMask {
 
     fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
         let log = ceil_log2(workers as usize);
-        self.cost_of(workers, layout.len(), k, log, 2)
+        self.cost_of((workers, layout.len()), k, 1, (log, 2))
     }
 
     /// A step that has its mask.
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
-        self.cost_of(workers, layout.len(), k, 0, 1).into()
+        self.cost_of((workers, layout.len()), k, 0, (0, 1)).into()
     }
 
     fn loose_bound(&self) -> Option<&'static str> {

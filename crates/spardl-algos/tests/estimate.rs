@@ -14,11 +14,16 @@ const LINE: Line = Line {
 };
 
 /// Configurations whose steps are not those that estimates are made for. Ok-Topk looks for thresholds again or balances in every
-/// second or third step; a threshold that moves slowly from where it is set does not select `k` entries; five blocks are no even
-/// parts for most numbers of workers.
+/// second or third step; a threshold that moves slowly from where it is set, or that counts what a fallback selected, does not
+/// select `k` entries; five blocks are no even parts for most numbers of workers.
 fn is_unusual(algorithm: &dyn Algorithm) -> bool {
     let text = algorithm.describe();
-    let unusual = ["balance-trigger=1.1", "start=published", "blocks=5 "];
+    let unusual = [
+        "balance-trigger=1.1",
+        "start=published",
+        "fallback=counted",
+        "blocks=5 ",
+    ];
     unusual.iter().any(|part| text.contains(part))
 }
 

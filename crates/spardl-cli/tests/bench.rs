@@ -36,7 +36,7 @@ const FIELDS: [&str; 22] = [
 ];
 
 /// All methods, and dense once more with bf16 values.
-const ROWS: usize = 18;
+const ROWS: usize = 21;
 
 fn spardl(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_spardl"));

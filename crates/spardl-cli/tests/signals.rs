@@ -1,6 +1,7 @@
 //! Signals to `spardl train`, as shells and clusters send them.
 #![cfg(all(unix, feature = "train"))]
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -20,20 +21,24 @@ fn train(saved: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Starts a run and waits for its first checkpoint.
+/// Starts a run and waits for its first checkpoint, which is none that an earlier run left: only then it listens to signals for
+/// sure.
 fn running(command: &mut Command, saved: &Path) -> Child {
     let began = Instant::now();
+    let checkpoints = || -> Vec<OsString> {
+        let files = fs::read_dir(saved).into_iter().flatten().flatten();
+        let names = files.map(|file| file.file_name());
+        names
+            .filter(|name| name.to_string_lossy().starts_with("step-"))
+            .collect()
+    };
+    let before = checkpoints();
     let mut child = command
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary was built for this test");
-    let has_saved = || {
-        let files = fs::read_dir(saved).into_iter().flatten().flatten();
-        let mut names = files.map(|file| file.file_name());
-        names.any(|name| name.to_string_lossy().starts_with("step-"))
-    };
-    while !has_saved() {
+    while checkpoints().iter().all(|name| before.contains(name)) {
         assert!(began.elapsed() < PATIENCE, "no checkpoint");
         assert!(child.try_wait().expect("a child").is_none(), "it ended");
         thread::sleep(Duration::from_millis(2));
