@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spardl::{OnNonFinite, Options, Transport, registry, run_workers};
+use spardl::{Budget, OnNonFinite, Options, Transport, registry, run_workers};
 use spardl_mpi::Mpi;
 use spardl_train::events::EventsError;
 use spardl_train::optimiser;
@@ -76,6 +76,7 @@ fn run(
         seed: 3,
         learning_rate: LearningRate::constant(0.05),
         density: "0.02".parse().expect("a density"),
+        exchange_budget: Budget::default(),
         dense_below_dims: 0,
         dense_epochs: 0.1,
         optimiser: optimiser::Options {
