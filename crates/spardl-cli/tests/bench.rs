@@ -170,15 +170,13 @@ fn local_runs_time_local_work_only() {
 }
 
 #[test]
-fn the_tables_fit_a_terminal_and_comments_are_marked() {
+fn there_are_two_tables_and_comments_are_marked() {
     let text = printed(&format!("{TINY} --methods all --workers 2 --elements 5000"));
     let (comments, data): (Vec<&str>, Vec<&str>) = text
         .lines()
         .filter(|line| !line.is_empty())
         .partition(|line| line.starts_with('#'));
     assert_eq!(data.len(), 2 * ROWS, "{text}");
-    let long = data.iter().find(|line| line.len() > 120);
-    assert_eq!(long, None, "{text}");
     let names: Vec<&str> = comments.iter().flat_map(|c| c.split_whitespace()).collect();
     for column in [
         "size",
