@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::{CHUNK, SET_LANES, WIDTH, load, set_bytes, store};
 use crate::elias_fano::words;
 use crate::window::{Marks, Sums};
-use crate::x86::Sink;
+use crate::x86::{Sink, put_one};
 use crate::{Entries, MAGNITUDE, Window, portable};
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -116,11 +116,14 @@ pub(crate) fn drain(marks: &mut Marks, sums: &Sums, start: u32, most: usize, out
         *marks = [0; 64];
     }
     let mut sink = Sink::new(out, most);
-    // SAFETY: the sink was made for as many entries as there are marks, and they are counted.
-    unsafe {
-        put_found(&mut sink, start, &found, sums.as_chunks().0);
-        sink.finish();
+    // A few groups at a time, so that those without an entry are passed over.
+    let groups = found.chunks(4).zip(sums.as_chunks().0.chunks(4));
+    for ((found, sums), start) in groups.zip((start..).step_by(4 * 64)) {
+        // SAFETY: the sink was made for as many entries as there are marks, and they are counted.
+        unsafe { put_found(&mut sink, start, found, sums) };
     }
+    // SAFETY: as above.
+    unsafe { sink.finish() };
 }
 
 /// One in so many elements is found: then all are permuted, eight at a time.
@@ -140,8 +143,11 @@ pub(super) unsafe fn put_found(
     values: &[[f32; 64]],
 ) {
     let count: u32 = found.iter().map(|found| found.count_ones()).sum();
-    if count == 0 {
-        return;
+    match count {
+        0 => return,
+        // SAFETY: the caller's contract.
+        1 => return unsafe { put_one(sink, start, found, values) },
+        _ => {}
     }
     let crowded = count as usize >= found.len() * 64 / CROWDED;
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::{WIDTH, load, push};
 use crate::elias_fano::words;
 use crate::portable;
-use crate::x86::Sink;
+use crate::x86::{Sink, put_one};
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn read_high(bytes: &[u8], count: usize, out: &mut Vec<u32>) -> bool {
@@ -92,6 +92,12 @@ pub(super) unsafe fn put_found<const N: usize>(
 ) {
     const { assert!(N.is_power_of_two(), "a mask keeps slots inside") };
     let count: u32 = found.iter().map(|found| found.count_ones()).sum();
+    match count {
+        0 => return,
+        // SAFETY: the caller's contract.
+        1 => return unsafe { put_one(sink, start, found, values) },
+        _ => {}
+    }
     if count as usize >= N * 64 / CROWDED {
         for (at, (found, values)) in found.iter().zip(values).enumerate() {
             for (part, values) in values.as_chunks().0.iter().enumerate() {
