@@ -31,15 +31,20 @@
 //! The quantile is Acklam's rational approximation (relative error 1.2e-9); it and the threshold may use `ln`, since each
 //! worker's threshold is its own and need not agree with any other.
 
-use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Entries, Estimate, Feedback, Input, Laws, Layout, Machine,
-    Selector, Support, ValueType, World,
-};
-use spardl_kernels::Level;
+mod normal;
+mod preset;
 
 use crate::Options;
 use crate::list_gather::{self, Deliver, Select, Worker};
 use crate::registry::Entry;
+use spardl_core::{
+    Algorithm, Codec, ConfigError, Cost, Entries, Estimate, Feedback, Input, Laws, Layout, Machine,
+    Selector, Support, ValueType, World,
+};
+
+use normal::{moments, upper_quantile};
+pub use preset::Preset;
+use preset::{COARSE_COUNTS, coarse_move};
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -49,7 +54,7 @@ pub(crate) const ENTRY: Entry = Entry {
         "preset",
         "vgg, lstm, bert, paper: how the threshold is corrected when the count is off",
     )],
-    source: include_str!("gaussian_k.rs"),
+    source: include_str!("mod.rs"),
     variants: |_| {
         Options::variants(&[
             &[("preset", "lstm")],
@@ -59,65 +64,6 @@ pub(crate) const ENTRY: Entry = Entry {
     },
     build: |options| Ok(Box::new(GaussianK::from_options(options)?)),
 };
-
-/// How the threshold is corrected when the first count is off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preset {
-    /// Both ways, into 3k/4..5k/4.
-    #[default]
-    Vgg,
-    /// Down only, with many small steps.
-    Lstm,
-    /// Down only, and a little further than what triggers it.
-    Bert,
-    /// Both ways in large steps, a few times.
-    Paper,
-}
-
-impl Preset {
-    /// All presets, by name.
-    pub const ALL: [(&'static str, Self); 4] = [
-        ("vgg", Self::Vgg),
-        ("lstm", Self::Lstm),
-        ("bert", Self::Bert),
-        ("paper", Self::Paper),
-    ];
-
-    /// Ok-Topk's repository, `GaussianCompressor.compress` in `{VGG,LSTM,BERT/bert}/compression.py`; `None` for the paper's own
-    /// loop, which may turn round.
-    const fn correction(self, k: usize) -> Option<Correction> {
-        let (step, steps, enough, too_many) = match self {
-            Self::Vgg => (1.02, 20, 3 * k / 4, 5 * k / 4),
-            Self::Lstm => (1.012, 50, 3 * k / 4, usize::MAX),
-            Self::Bert => (1.012, 20, 5 * k / 6, usize::MAX),
-            Self::Paper => return None,
-        };
-        Some(Correction {
-            step,
-            steps,
-            too_few: 3 * k / 4,
-            enough,
-            too_many,
-        })
-    }
-
-    fn name(self) -> &'static str {
-        let named = Self::ALL.iter().find(|(_, preset)| *preset == self);
-        named.expect("every preset is in the list").0
-    }
-}
-
-/// The loops of a preset for one `k`.
-#[derive(Clone, Copy, Debug)]
-struct Correction {
-    step: f64,
-    steps: u32,
-    /// A first count below this starts the way down, which ends at `enough`.
-    too_few: usize,
-    enough: usize,
-    /// A first count above this starts the way up, which ends there.
-    too_many: usize,
-}
 
 /// All-gather of every worker's entries above its own threshold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -269,18 +215,6 @@ impl Threshold {
     }
 }
 
-/// The counts of the paper's loop, so that the threshold moves at most one time less.
-const COARSE_COUNTS: usize = 5;
-
-/// Where the paper's loop moves the threshold when `count` is outside 2k/3..4k/3; `None` inside.
-fn coarse_move(count: usize, k: usize) -> Option<f64> {
-    match 3 * count {
-        thrice if thrice < 2 * k => Some(0.5),
-        thrice if thrice > 4 * k => Some(1.5),
-        _ => None,
-    }
-}
-
 /// A pass or a scan goes to this part of the threshold it is for, so that small moves need no other.
 const REACH: f32 = 0.9;
 
@@ -333,89 +267,12 @@ fn strictly_above(threshold: f32) -> f32 {
     }
 }
 
-/// Mean and standard deviation (of a sample, as torch's), in one read of the array.
-fn moments(values: &[f32]) -> (f64, f64) {
-    /// The second of the two sums finds these elements in the first-level cache.
-    const CHUNK: usize = 4096;
-    let level = Level::best();
-    let (mut sum, mut squares) = (0.0, 0.0);
-    for chunk in values.chunks(CHUNK) {
-        sum += spardl_kernels::sum(level, chunk);
-        squares += spardl_kernels::sum_of_squares(level, chunk);
-    }
-    let count = values.len() as f64;
-    let mean = sum / count;
-    let variance = (squares - sum * mean) / (count - 1.0).max(1.0);
-    (mean, variance.max(0.0).sqrt())
-}
-
-/// `Phi^-1(1 - tail)` for `0 < tail <= 1/2` (P. J. Acklam's approximation).
-fn upper_quantile(tail: f64) -> f64 {
-    const CENTRE: [f64; 6] = [
-        -3.969_683_028_665_376e1,
-        2.209_460_984_245_205e2,
-        -2.759_285_104_469_687e2,
-        1.383_577_518_672_69e2,
-        -3.066_479_806_614_716e1,
-        2.506_628_277_459_239,
-    ];
-    const CENTRE_BELOW: [f64; 6] = [
-        -5.447_609_879_822_406e1,
-        1.615_858_368_580_409e2,
-        -1.556_989_798_598_866e2,
-        6.680_131_188_771_972e1,
-        -1.328_068_155_288_572e1,
-        1.0,
-    ];
-    const TAIL: [f64; 6] = [
-        -7.784_894_002_430_293e-3,
-        -3.223_964_580_411_365e-1,
-        -2.400_758_277_161_838,
-        -2.549_732_539_343_734,
-        4.374_664_141_464_968,
-        2.938_163_982_698_783,
-    ];
-    const TAIL_BELOW: [f64; 5] = [
-        7.784_695_709_041_462e-3,
-        3.224_671_290_700_398e-1,
-        2.445_134_137_142_996,
-        3.754_408_661_907_416,
-        1.0,
-    ];
-    const BREAK: f64 = 0.024_25;
-    let at = |coefficients: &[f64], x: f64| coefficients.iter().fold(0.0, |sum, c| sum * x + c);
-    if tail < BREAK {
-        let q = (-2.0 * tail.ln()).sqrt();
-        -at(&TAIL, q) / at(&TAIL_BELOW, q)
-    } else {
-        let q = 0.5 - tail;
-        q * at(&CENTRE, q * q) / at(&CENTRE_BELOW, q * q)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use spardl_sim::Cluster;
     use spardl_testkit::{check, generate};
 
     use super::*;
-
-    #[test]
-    fn quantiles_are_those_of_the_tables() {
-        for (density, z) in [
-            (1.0, 0.0),
-            (0.5, 0.674_489_750_2),
-            (0.05, 1.959_963_984_5),
-            (0.049, 1.968_591_669_2),
-            (0.048, 1.977_368_428_2),
-            (0.01, 2.575_829_303_5),
-            (0.001, 3.290_526_731_5),
-            (1e-6, 4.891_638_475_7),
-        ] {
-            let got = upper_quantile(density / 2.0);
-            assert!((got - z).abs() < 2e-7, "density {density}: {got}, not {z}");
-        }
-    }
 
     #[test]
     fn the_example_of_the_header_comes_out() {
