@@ -19,9 +19,6 @@ pub struct Recipe {
     pub weight_decay: f64,
     /// The longest a worker's gradient may be.
     pub clip: Option<f64>,
-    /// May momentum be handed over to what waits? Entries that never wait then move at ten times the rate: where the rate is high,
-    /// as for networks of words, they go too far.
-    pub hands_over: bool,
     /// Rows and columns of an image, where they can be chosen.
     pub image_size: Option<usize>,
     /// Tokens of a sequence.
@@ -42,7 +39,6 @@ impl Recipe {
             lr_factor: 0.1,
             weight_decay: 1e-4,
             clip: None,
-            hands_over: true,
             image_size: None,
             length: None,
             vocabulary: None,
@@ -132,7 +128,6 @@ pub(crate) const LSTMIMDB: &[Recipe] = &[
         epochs: 5,
         lr: 0.3,
         weight_decay: 0.0,
-        hands_over: false,
         ..Recipe::of("synthetic-reviews")
     },
     Recipe {
@@ -142,7 +137,6 @@ pub(crate) const LSTMIMDB: &[Recipe] = &[
         lr_drops: &[0.32, 0.65, 0.97],
         length: Some(500),
         vocabulary: Some(50_001),
-        hands_over: false,
         ..Recipe::of("imdb")
     },
 ];
@@ -153,7 +147,6 @@ pub(crate) const REVIEWS: &[Recipe] = &[
         epochs: 3,
         lr: 0.3,
         weight_decay: 0.0,
-        hands_over: false,
         ..Recipe::of("synthetic-reviews")
     },
     Recipe {
@@ -165,7 +158,6 @@ pub(crate) const REVIEWS: &[Recipe] = &[
         weight_decay: 0.0,
         length: Some(200),
         vocabulary: Some(20_000),
-        hands_over: false,
         ..Recipe::of("imdb")
     },
 ];
@@ -177,7 +169,6 @@ const TEXT: Recipe = Recipe {
     lr_factor: 0.3,
     weight_decay: 0.0,
     clip: Some(0.25),
-    hands_over: false,
     ..Recipe::of("text")
 };
 

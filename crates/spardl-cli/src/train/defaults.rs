@@ -10,9 +10,6 @@ use crate::output::bad_request;
 /// The usual learning rate of Adam.
 const ADAM_LR: f64 = 0.001;
 
-/// Momentum unless something else is asked for.
-const MOMENTUM: f64 = 0.9;
-
 /// Chooses network and data set where one of them, or both, were not asked for, and gives the options that are not there yet the
 /// values of their recipe.
 pub(super) fn fill(table: &mut Table) -> anyhow::Result<Recipe> {
@@ -27,14 +24,9 @@ pub(super) fn fill(table: &mut Table) -> anyhow::Result<Recipe> {
     if table.contains_key("lr") {
         recipe.lr_drops = &[];
     }
-    let corrects = table.get("momentum-correction") == Some(&Value::Boolean(true));
     let is_adam = matches!(asked("optimiser"), Some("adam" | "adamw"));
     // A step of Adam is about as long as its rate, whatever the network.
     let lr = if is_adam { ADAM_LR } else { recipe.lr };
-    // Without a hand-over the momentum is the same while mass is held back.
-    let momentum = table.get("momentum").cloned();
-    let kept = momentum.unwrap_or(Value::Float(MOMENTUM));
-    let kept = (!recipe.hands_over && !corrects && !is_adam).then_some(kept);
     let size = |size: Option<usize>| size.map(|size| Value::Integer(size as i64));
     let values = [
         ("dnn", Some(model.name.into())),
@@ -45,7 +37,6 @@ pub(super) fn fill(table: &mut Table) -> anyhow::Result<Recipe> {
         ("lr-factor", Some(recipe.lr_factor.into())),
         ("weight-decay", Some(recipe.weight_decay.into())),
         ("clip", recipe.clip.map(Value::Float)),
-        ("sparse-momentum", kept),
         ("image-size", size(recipe.image_size)),
         ("length", size(recipe.length)),
         ("vocabulary", size(recipe.vocabulary)),
@@ -120,13 +111,6 @@ mod tests {
         let asked = resolve(&["--dataset=mnist", "--lr=0.5"]);
         assert_eq!((asked.lr, asked.lr_steps), (0.5, Some(vec![])));
         assert_eq!(resolve(&["--optimiser=adamw"]).lr, 0.001);
-        // Networks of words keep their momentum.
-        let kept = |flags: &[&str]| resolve(flags).sparse_momentum.to_string();
-        assert_eq!(kept(&["--dnn=lenet"]), "auto");
-        assert_eq!(kept(&["--dnn=sentiment"]), "0.9");
-        assert_eq!(kept(&["--dnn=sentiment", "--momentum=0.5"]), "0.5");
-        assert_eq!(kept(&["--dnn=lstm", "--momentum-correction"]), "auto");
-        assert_eq!(kept(&["--dnn=lstm", "--sparse-momentum=auto"]), "auto");
     }
 
     #[test]

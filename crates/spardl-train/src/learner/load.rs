@@ -6,7 +6,7 @@
 use spardl::{MethodState, Saved, SavedBucket, State, Transport};
 
 use super::Learner;
-use super::save::{BUCKETS, BUFFERS, DECAY, NUMBERS, SECOND_MOMENT, VELOCITY, prefix};
+use super::save::{BUCKETS, BUFFERS, DECAY, NUMBERS, SECOND_MOMENT, VELOCITY, WAITS, prefix};
 use crate::TrainError;
 use crate::error::Mismatch;
 use crate::store::Arrays;
@@ -42,11 +42,11 @@ impl<T: Transport> Learner<'_, T> {
             false => self.set_velocity(&arrays.take_f32(VELOCITY).unwrap_or_default())?,
         }
         let second = arrays.take_f32(SECOND_MOMENT).unwrap_or_default();
-        let (saved, now) = (second.len(), self.optimiser.second_moment().len());
-        if saved != now {
-            return Err(Mismatch::Velocity { saved, now });
-        }
+        same_len(&second, self.optimiser.second_moment())?;
         self.optimiser.set_second_moment(&second);
+        let waits = arrays.take_f32(WAITS).unwrap_or_default();
+        same_len(&waits, self.optimiser.waits())?;
+        self.optimiser.set_waits(&waits);
         let numbers = <[f32; 4]>::try_from(arrays.take_f32(NUMBERS)?);
         let wrong =
             |n: Vec<f32>| Mismatch::Contents(format!("{} numbers of the optimiser", n.len()));
@@ -164,21 +164,24 @@ impl<T: Transport> Learner<'_, T> {
     }
 
     fn set_velocity(&mut self, velocity: &[f32]) -> Result<(), Mismatch> {
-        let (saved, now) = (velocity.len(), self.optimiser.velocity().len());
-        if saved != now {
-            return Err(Mismatch::Velocity { saved, now });
-        }
+        same_len(velocity, self.optimiser.velocity())?;
         self.optimiser.set_velocity(velocity);
         Ok(())
     }
 
     fn set_decay(&mut self, decay: &[f32]) -> Result<(), Mismatch> {
-        let (saved, now) = (decay.len(), self.optimiser.decay().len());
-        if saved != now {
-            return Err(Mismatch::Velocity { saved, now });
-        }
+        same_len(decay, self.optimiser.decay())?;
         self.optimiser.set_decay(decay);
         Ok(())
+    }
+}
+
+/// What the optimiser keeps of every element has the length that it had.
+fn same_len(saved: &[f32], now: &[f32]) -> Result<(), Mismatch> {
+    let (saved, now) = (saved.len(), now.len());
+    match saved == now {
+        true => Ok(()),
+        false => Err(Mismatch::Velocity { saved, now }),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::store::{Arrays, ArraysError};
 pub(super) const VELOCITY: &str = "optimiser.velocity";
 pub(super) const DECAY: &str = "optimiser.decay";
 pub(super) const SECOND_MOMENT: &str = "optimiser.second-moment";
+pub(super) const WAITS: &str = "optimiser.waits";
 pub(super) const NUMBERS: &str = "optimiser.numbers";
 pub(super) const BUFFERS: &str = "buffers";
 pub(super) const BUCKETS: &str = "buckets";
@@ -31,6 +32,7 @@ impl<T: Transport> Learner<'_, T> {
             false => arrays.insert(VELOCITY, self.optimiser.velocity()),
         }
         arrays.insert(SECOND_MOMENT, self.optimiser.second_moment());
+        arrays.insert(WAITS, self.optimiser.waits());
         arrays.insert(NUMBERS, self.optimiser.numbers().to_vec());
         Ok(())
     }

@@ -3,14 +3,16 @@
 //! | rule | what is reduced | after the reduction (`u` is the mean update) |
 //! | --- | --- | --- |
 //! | [`Rule::Sgd`] (SparDL, ExDyna) | the raw gradient `g` | `v = m v + u + decay w`, `w -= lr v` |
-//! | the same while mass is held back | the raw gradient `g` | `v = s v + u + decay w`, `w -= lr (1 - s) / (1 - m) v` |
+//! | the same while mass is held back | the raw gradient `g` | `w -= lr (m v + a u + decay w)`, `v = m v + b u + decay w`; see `by_wait.rs` |
+//! | the same with a fixed momentum `s` there | the raw gradient `g` | `v = s v + u + decay w`, `w -= lr (1 - s) / (1 - m) v` |
 //! | [`Rule::Sgd`] with momentum correction (DGC) | `c = m c + g`, on each worker | `d = m d + decay w`, `w -= lr (u + d)` |
 //! | [`Rule::OkTopk`] (Algorithm 2 of the Ok-Topk paper) | `lr g`, or `lr c` | `w -= u + lr decay w`, or `w -= u + lr d` |
 //!
 //! | [`Rule::Adam`], [`Rule::AdamW`] | the raw gradient `g` | see `adam.rs` |
 //!
-//! **Momentum hand-over.** `s` is the momentum of steps that hold mass back ([`SparseMomentum`]); the raised rate keeps the length
-//! of a step, and the velocity is dropped where one takes over from the other.
+//! **Momentum hand-over.** What waits in the residual needs less momentum ([`SparseMomentum`]). By default every element has what
+//! its wait leaves. A fixed `s` raises the rate so that a step keeps its length, and the velocity is dropped where one takes over
+//! from the other.
 //!
 //! **Units of the residual.** With [`Rule::Sgd`] the residual holds gradients: mass that waits is applied with the learning rate
 //! of the step in which it is delivered, so after a drop of the rate old mass counts less. With [`Rule::OkTopk`] it holds
@@ -18,6 +20,7 @@
 //! for a while.
 
 mod adam;
+mod by_wait;
 mod sparse_momentum;
 #[cfg(test)]
 mod tests;
@@ -28,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use spardl::Layout;
 
 use adam::{Moments, Weights};
+use by_wait::{ByWait, Waits};
 
 pub use adam::{AdamOptions, SecondMoment};
 pub use sparse_momentum::SparseMomentum;
@@ -80,6 +84,16 @@ pub struct Options {
     pub adam: AdamOptions,
 }
 
+impl Options {
+    /// Does momentum go by how long each element waited?
+    fn goes_by_wait(&self) -> bool {
+        self.sparse_momentum == SparseMomentum::Auto
+            && self.rule == Rule::Sgd
+            && !self.momentum_correction
+            && self.momentum != 0.0
+    }
+}
+
 /// What is different from step to step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
@@ -105,6 +119,8 @@ pub struct Optimiser {
     moments: Moments,
     /// The momentum of the last step: the velocity is of its kind.
     momentum: f32,
+    /// With momentum by wait: steps since each element was last delivered.
+    waits: Waits,
 }
 
 /// Neighbouring elements that are treated alike.
@@ -137,7 +153,21 @@ impl Optimiser {
                 weights: Weights::default(),
             },
             momentum: options.momentum,
+            waits: rest(options.goes_by_wait()),
         }
+    }
+
+    /// Steps since each element was last delivered; empty unless momentum goes by that.
+    pub fn waits(&self) -> &[f32] {
+        &self.waits
+    }
+
+    /// Replaces them; there must be as many.
+    ///
+    /// # Panics
+    /// When there are not.
+    pub fn set_waits(&mut self, waits: &[f32]) {
+        self.waits.copy_from_slice(waits);
     }
 
     /// Is the velocity a worker's own, so that it has to be saved for each?
@@ -257,7 +287,14 @@ impl Optimiser {
         if self.options.momentum_correction {
             return self.apply_corrected(parameters, update, rate, pace.lr);
         }
-        self.hand_over(pace.density);
+        if self.options.goes_by_wait() {
+            match pace.density < 1.0 {
+                true => return self.apply_by_wait(parameters, update, rate, decay),
+                false => self.waits.fill(0.0),
+            }
+        } else {
+            self.hand_over(pace.density);
+        }
         if self.options.rule.is_adam() {
             return self.apply_adam(parameters, update, pace);
         }
@@ -282,6 +319,24 @@ impl Optimiser {
                 true => descent.step(parameters, update),
                 false => descent.step_with(&mut self.velocity[range], parameters, update),
             }
+        }
+    }
+
+    fn apply_by_wait(&mut self, parameters: &mut [f32], update: &[f32], rate: f32, decay: f32) {
+        let by_wait = ByWait::new(self.options.momentum, self.options.nesterov);
+        for stretch in &self.stretches {
+            let range = stretch.range.clone();
+            let waits = &mut self.waits[range.clone()];
+            if stretch.is_whole {
+                waits.fill(0.0);
+            }
+            by_wait.step(
+                (rate, if stretch.decays { decay } else { 0.0 }),
+                &mut parameters[range.clone()],
+                &update[range.clone()],
+                &mut self.velocity[range],
+                waits,
+            );
         }
     }
 

@@ -1,8 +1,9 @@
 //! Momentum hand-over: how much momentum is left to the optimiser while mass waits in the residual.
 //!
-//! Mass that waits is delivered late, which is what momentum does too: with momentum `m` a gradient acts `m / (1 - m)` steps late
-//! on average, and mass of which a part `d` leaves in a step `(1 - d) / d` steps late. Both together are too much of it. So the
-//! optimiser keeps just the momentum that makes up the whole, none at all when the residual alone delays as much.
+//! Mass that waits is delivered late, which is what momentum does too. Both together are too much of it. So the optimiser keeps
+//! just the momentum that is missing. Gradient descent finds it for every element by itself (`by_wait.rs`). Adam, whose step is
+//! not in proportion to what is delivered, takes one number for all: with a first moment of `m` a gradient acts `m / (1 - m)`
+//! steps late on average, and mass of which a part `d` leaves in a step `(1 - d) / d` steps late; the difference is left to it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "Written")]
 pub enum SparseMomentum {
-    /// What the residual does not do by itself: none at a density of at most `1 - momentum`.
+    /// What waiting does not do by itself: all where nothing waited, none after long waits.
     #[default]
     Auto,
     /// This much.
@@ -21,7 +22,7 @@ pub enum SparseMomentum {
 }
 
 impl SparseMomentum {
-    /// The momentum of a step of this density, where that of a dense step is `momentum`.
+    /// The momentum that all elements have in a step of this density, where that of a dense step is `momentum`.
     pub fn at(self, momentum: f32, density: f64) -> f32 {
         match self {
             _ if density >= 1.0 => momentum,

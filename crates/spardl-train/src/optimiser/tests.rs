@@ -81,7 +81,11 @@ fn with_everything_delivered_all_rules_walk_the_same_way() {
 #[test]
 fn a_step_that_holds_mass_back_hands_momentum_over_and_keeps_its_length() {
     let pace = |density| Pace { lr: 0.25, density };
-    let mut optimiser = optimiser(PLAIN, 1);
+    let none_left = Options {
+        sparse_momentum: SparseMomentum::Fixed(0.0),
+        ..PLAIN
+    };
+    let mut optimiser = optimiser(none_left, 1);
     let mut parameter = [1.0];
     optimiser.apply(&mut parameter, &[2.0], pace(1.0));
     assert_eq!((parameter, optimiser.velocity()), ([0.5], &[2.0][..]));
@@ -94,6 +98,32 @@ fn a_step_that_holds_mass_back_hands_momentum_over_and_keeps_its_length() {
 }
 
 #[test]
+fn by_default_an_element_has_the_momentum_that_its_wait_leaves() {
+    let pace = |density| Pace { lr: 0.25, density };
+    let mut optimiser = optimiser(PLAIN, 2);
+    let mut parameters = [1.0, 1.0];
+    optimiser.apply(&mut parameters, &[2.0, 2.0], pace(1.0));
+    assert_eq!(parameters, [0.5, 0.5]);
+    // The first is delivered at once, the second waits: both go on with their velocity of 2.
+    optimiser.apply(&mut parameters, &[4.0, 0.0], pace(0.01));
+    assert_eq!(parameters, [-0.75, 0.25]);
+    assert_eq!(
+        (optimiser.velocity(), optimiser.waits()),
+        (&[5.0, 1.0][..], &[0.0, 1.0][..])
+    );
+    // After two steps 5/4 of 4 is due, and 3/4 goes into the velocity.
+    optimiser.apply(&mut parameters, &[0.0, 4.0], pace(0.01));
+    assert_eq!(parameters, [-1.375, -1.125]);
+    assert_eq!(
+        (optimiser.velocity(), optimiser.waits()),
+        (&[2.5, 3.5][..], &[1.0, 0.0][..])
+    );
+    // A dense step delivers all.
+    optimiser.apply(&mut parameters, &[0.0, 0.0], pace(1.0));
+    assert_eq!(optimiser.waits(), [0.0, 0.0]);
+}
+
+#[test]
 fn vectors_may_go_without_decay_and_whole_ones_keep_their_momentum() {
     let tensors = [("w", vec![1, 1]), ("b", vec![1])];
     let tensors = tensors.map(|(name, shape)| (name.to_owned(), shape));
@@ -101,6 +131,7 @@ fn vectors_may_go_without_decay_and_whole_ones_keep_their_momentum() {
     let options = Options {
         weight_decay: 0.5,
         no_decay_below_dims: 2,
+        sparse_momentum: SparseMomentum::Fixed(0.0),
         ..PLAIN
     };
     let mut optimiser = Optimiser::new(options, &layout, 2);

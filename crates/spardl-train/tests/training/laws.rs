@@ -105,15 +105,17 @@ fn density_one_is_dense_up_to_rounding() {
     }
 }
 
-/// SGD with top-k error feedback and this momentum, written without any of the library's parts but the data.
-fn error_feedback(data: &Data, settings: &Settings, k: usize, momentum: f32) -> Vec<f32> {
-    let rate = 0.05 * ((1.0 - momentum) / (1.0 - 0.9));
+/// SGD with top-k error feedback and this momentum (none: what an element's wait leaves of 0.9), written without any of the
+/// library's parts but the data.
+fn error_feedback(data: &Data, settings: &Settings, k: usize, momentum: Option<f32>) -> Vec<f32> {
+    let rate = 0.05 * ((1.0 - momentum.unwrap_or(0.9)) / (1.0 - 0.9));
     let mut model = Softmax::new(&data.task, 0);
     let len = model.weights().len();
     let sampler = Sampler::new(data.train.len(), 1, 0, settings.batch_size, settings.seed);
     let sampler = sampler.expect("enough samples");
     let (mut weights, mut gradient) = (vec![0.0f32; len], vec![0.0; len]);
     let (mut residual, mut velocity) = (vec![0.0f32; len], vec![0.0f32; len]);
+    let mut delivered = vec![0; len];
     for step in 0..10 {
         let seed = seed_for(settings.seed, 0, step, 0);
         let batch = data.train.batch(&sampler.step(0, step), Some(seed));
@@ -134,7 +136,20 @@ fn error_feedback(data: &Data, settings: &Settings, k: usize, momentum: f32) -> 
             update[index] = std::mem::take(&mut residual[index]);
         }
         for i in 0..len {
-            velocity[i] = momentum * velocity[i] + (update[i] + 1e-4 * weights[i]);
+            let decay = 1e-4 * weights[i];
+            let Some(momentum) = momentum else {
+                let wait = step + 1 - delivered[i];
+                let power: f32 = (0..wait).map(|_| 0.9).product();
+                let later = (1.0 - power) / (wait as f32 * (1.0 - 0.9));
+                let now = (1.0 - 0.9 * later) / (1.0 - 0.9);
+                weights[i] -= rate * (0.9 * velocity[i] + (now * update[i] + decay));
+                velocity[i] = 0.9 * velocity[i] + (later * update[i] + decay);
+                if update[i] != 0.0 {
+                    delivered[i] = step + 1;
+                }
+                continue;
+            };
+            velocity[i] = momentum * velocity[i] + (update[i] + decay);
             weights[i] -= rate * velocity[i];
         }
         model.set_parameters(&weights);
@@ -145,7 +160,8 @@ fn error_feedback(data: &Data, settings: &Settings, k: usize, momentum: f32) -> 
 #[test]
 fn one_worker_does_plain_sgd_with_top_k_error_feedback() {
     let data = images();
-    for (asked, momentum) in [("auto", 0.0), ("0.5", 0.5), ("0.9", 0.9)] {
+    let kept = [("0", Some(0.0)), ("0.5", Some(0.5)), ("0.9", Some(0.9))];
+    for (asked, momentum) in [("auto", None)].into_iter().chain(kept) {
         let mut settings = settings();
         settings.optimiser.sparse_momentum = asked.parse().expect("valid");
         let ended = train_all(1, "spardl", &settings, &data);
@@ -179,7 +195,7 @@ fn momentum_is_handed_over_only_where_mass_waits() {
         assert_eq!(with("auto"), with("0.9"), "{method}");
     }
     let with = |momentum| trained("spardl", 0.02, 0.1, momentum);
-    assert_eq!(with("auto"), with("0"));
+    assert_ne!(with("auto"), with("0"));
     assert_ne!(with("auto"), with("0.9"));
 }
 
