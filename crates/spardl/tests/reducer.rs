@@ -1,5 +1,7 @@
 //! What a reducer does with its buckets, steps and settings.
 
+mod workers;
+
 use std::time::Duration;
 
 use spardl::{
@@ -7,30 +9,12 @@ use spardl::{
     Update, registry, run_workers,
 };
 
+use workers::{gradient, on_all};
+
 const LENGTHS: [u32; 3] = [300, 40, 1000];
 
 fn layouts() -> Vec<Layout> {
     LENGTHS.map(Layout::flat).to_vec()
-}
-
-fn gradient(rank: u32, step: u32, len: u32) -> Vec<f32> {
-    let value = |i| ((i * 31 + rank * 7 + step * 3) % 97) as f32 - 48.0;
-    (0..len).map(value).collect()
-}
-
-/// The results of all workers, none of which may fail.
-fn on_all<R: Send>(
-    workers: u32,
-    work: impl Fn(u32, ThreadsTransport) -> Result<R, Error> + Sync,
-) -> Vec<R> {
-    let results = run_workers(workers, |transport| {
-        let rank = transport.world().rank().get();
-        work(rank, transport)
-    });
-    let results = results.expect("no panic").into_iter();
-    results
-        .map(|result| result.expect("it ends well"))
-        .collect()
 }
 
 #[test]

@@ -1,31 +1,15 @@
 //! Reducers that choose their method: the same on all workers, nothing lost, nothing measured twice.
 
+mod workers;
+
 use std::fs;
 
 use spardl::tune::{Measurement, Space, Tuner};
-use spardl::{AUTO, Density, Error, Layout, Options, Reducer, Transport, ValueType, run_workers};
+use spardl::{AUTO, Density, Layout, Options, Reducer, ValueType};
+
+use workers::{gradient, on_all};
 
 const LEN: u32 = 3000;
-
-fn gradient(rank: u32, step: u32) -> Vec<f32> {
-    let value = |i| ((i * 31 + rank * 7 + step * 3) % 97) as f32 - 48.0;
-    (0..LEN).map(value).collect()
-}
-
-/// What all workers return, none of which may fail.
-fn on_all<R: Send>(
-    workers: u32,
-    work: impl Fn(u32, spardl::ThreadsTransport) -> Result<R, Error> + Sync,
-) -> Vec<R> {
-    let results = run_workers(workers, |transport| {
-        let rank = transport.world().rank().get();
-        work(rank, transport)
-    });
-    let results = results.expect("no panic").into_iter();
-    results
-        .map(|result| result.expect("it ends well"))
-        .collect()
-}
 
 #[test]
 fn all_workers_choose_the_same_method_and_get_the_same_bits() {
@@ -35,7 +19,7 @@ fn all_workers_choose_the_same_method_and_get_the_same_bits() {
             let tuning = reducer.tuning().expect("it was chosen");
             let chosen = tuning.best().to_string();
             assert!(tuning.to_string().contains(&chosen), "{tuning}");
-            let mut gradient = gradient(rank, 0);
+            let mut gradient = gradient(rank, 0, LEN);
             reducer.all_reduce(&mut gradient)?;
             Ok((chosen, reducer.method().describe(), gradient))
         });
@@ -62,7 +46,7 @@ fn choosing_again_at_every_step_loses_nothing_and_all_workers_do_it_together() {
         // Kept and sent: whole numbers, so that sums are exact.
         let (mut sent, mut delivered) = (vec![0.0; LEN as usize], vec![0.0; LEN as usize]);
         for step in 0..6 {
-            let gradient = gradient(rank, step);
+            let gradient = gradient(rank, step, LEN);
             sent.iter_mut().zip(&gradient).for_each(|(s, g)| *s += g);
             reducer.begin(0, &gradient)?;
             reducer.wait()?;
@@ -88,17 +72,17 @@ fn changing_the_method_keeps_what_waits_also_where_the_new_one_keeps_nothing() {
         let mut reducer = Reducer::builder("spardl")
             .density(0.01)
             .build(transport, LEN)?;
-        let mut first = gradient(rank, 0);
+        let mut first = gradient(rank, 0, LEN);
         reducer.all_reduce(&mut first)?;
         let whole = spardl::registry::build("dense", &Options::default())?;
         reducer.change_method(whole)?;
-        let mut second = gradient(rank, 1);
+        let mut second = gradient(rank, 1, LEN);
         reducer.all_reduce(&mut second)?;
         first.iter_mut().zip(second).for_each(|(a, b)| *a += b);
         Ok(first)
     });
     for (index, value) in all[0].iter().enumerate() {
-        let sent = |rank, step| gradient(rank, step)[index];
+        let sent = |rank, step| gradient(rank, step, LEN)[index];
         let sum = sent(0, 0) + sent(1, 0) + sent(0, 1) + sent(1, 1);
         assert_eq!(*value, sum / 2.0, "element {index}");
     }

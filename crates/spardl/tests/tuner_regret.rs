@@ -74,6 +74,7 @@ fn simulate(choice: &Choice, point: &Point, layouts: &[Layout], density: Density
         seed: 1,
         seeds: 1,
         warmup: 6,
+        steps: 1,
     };
     let simulated = scenario.run(&**choice.algorithm(), || {}).unwrap();
     simulated.median()

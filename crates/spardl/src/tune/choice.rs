@@ -10,6 +10,8 @@ use spardl_core::{
     World,
 };
 
+use super::Measurement;
+
 /// Whether everything is exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -172,18 +174,20 @@ pub struct Gammas {
 }
 
 impl Gammas {
-    /// Nothing was measured: rough numbers, kinder to merging than most machines are. `spardl tune --local` measures them.
-    pub const USUAL: Self = Self {
-        sparse: Gamma {
-            select: 600,
-            merge: 500,
-        },
-        dense: Gamma {
-            select: 150,
-            merge: 100,
-        },
-        measured: BTreeMap::new(),
-    };
+    /// The same for all methods.
+    pub const fn alike(gamma: Gamma) -> Self {
+        Self {
+            sparse: gamma,
+            dense: gamma,
+            measured: BTreeMap::new(),
+        }
+    }
+
+    /// Nothing was measured here: what `spardl tune --local` found on one quiet machine, which the file describes.
+    pub fn usual() -> Self {
+        let found = Measurement::from_json(include_bytes!("usual.json"));
+        found.map_or_else(|_| Self::alike(Gamma::default()), |found| found.gammas())
+    }
 
     /// What a choice costs.
     pub fn of(&self, choice: &Choice) -> Gamma {
@@ -255,6 +259,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_usual_was_measured_for_every_method() {
+        let usual = Gammas::usual();
+        for choice in Space::default().choices(2).unwrap() {
+            let name = choice.to_string();
+            assert!(usual.measured.contains_key(&name), "{name}");
+        }
+    }
+
+    #[test]
     fn slow_lines_want_little_and_fast_ones_want_everything() {
         let layouts = [Layout::flat(1_000_000)];
         let density = Density::new(0.01).unwrap();
@@ -262,9 +275,13 @@ mod tests {
             let choices = Space::default().choices(8).unwrap();
             let line = Line { latency, bandwidth };
             let at = (8, layouts.as_slice(), density);
-            rank(choices, at, line, &Gammas::USUAL)
-                .swap_remove(0)
-                .choice
+            // A machine on which long sums cost little.
+            let gamma = |select, merge| Gamma { select, merge };
+            let gammas = Gammas {
+                dense: gamma(150, 100),
+                ..Gammas::alike(gamma(600, 500))
+            };
+            rank(choices, at, line, &gammas).swap_remove(0).choice
         };
         assert_eq!(best(10_000, 1_000_000_000).kind(), Kind::Sparse);
         assert_eq!(best(100, 1 << 60).kind(), Kind::Dense);

@@ -81,19 +81,19 @@ impl Measurement {
         self.gamma_ps.insert(choice.to_string(), costs);
     }
 
-    /// The gamma of all methods: of those that were not measured, the median of their kind.
+    /// The gamma of all methods: of those that were not measured, the median of their kind, or nothing when that has none.
     pub fn gammas(&self) -> Gammas {
         let is_dense = |name: &str| name.starts_with("dense");
-        let median = |dense: bool, usual: Gamma| {
+        let median = |dense: bool| {
             let of_kind = || self.gamma_ps.iter().filter(|(n, _)| is_dense(n) == dense);
             let middle = |cost: fn(&(u64, u64)) -> u64| {
                 let mut costs: Vec<u64> = of_kind().map(|(_, costs)| cost(costs)).collect();
                 costs.sort_unstable();
-                costs.get(costs.len() / 2).copied()
+                costs.get(costs.len() / 2).copied().unwrap_or(0)
             };
             Gamma {
-                select: middle(|costs| costs.0).unwrap_or(usual.select),
-                merge: middle(|costs| costs.1).unwrap_or(usual.merge),
+                select: middle(|costs| costs.0),
+                merge: middle(|costs| costs.1),
             }
         };
         let measured = self.gamma_ps.iter().map(|(name, &(select, merge))| {
@@ -101,8 +101,8 @@ impl Measurement {
             (name.clone(), gamma)
         });
         Gammas {
-            sparse: median(false, Gammas::USUAL.sparse),
-            dense: median(true, Gammas::USUAL.dense),
+            sparse: median(false),
+            dense: median(true),
             measured: measured.collect(),
         }
     }

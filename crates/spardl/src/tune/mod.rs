@@ -178,6 +178,28 @@ impl Tuner {
         Tuning::new(&self.space, (layouts, density), measured, false)
     }
 
+    /// Chooses for a network that is only known by its numbers: nothing is measured, and no worker is needed.
+    ///
+    /// # Errors
+    /// When there is no worker.
+    pub fn decide(
+        &self,
+        workers: u32,
+        (layouts, density): (&[Layout], Density),
+        line: Line,
+        gammas: &Gammas,
+    ) -> Result<Tuning, Error> {
+        let conditions = Conditions {
+            workers,
+            ..self.known(layouts, density)
+        };
+        let mut given = Measurement::new(conditions, line);
+        for choice in self.space.choices(workers)? {
+            given.set_gamma(&choice, gammas.of(&choice));
+        }
+        Tuning::new(&self.space, (layouts, density), given, false)
+    }
+
     fn conditions<T: Transport + ?Sized>(
         &self,
         transport: &mut T,
@@ -191,15 +213,23 @@ impl Tuner {
             hosts.push(host.trim().to_owned());
         }
         Ok(Conditions {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
             workers: transport.world().size(),
-            lengths: layouts.iter().map(Layout::len).collect(),
-            density: density.to_string(),
             transport: type_name::<T>().to_owned(),
             hosts,
+            ..self.known(layouts, density)
+        })
+    }
+
+    /// The conditions that are known without workers.
+    fn known(&self, layouts: &[Layout], density: Density) -> Conditions {
+        Conditions {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            lengths: layouts.iter().map(Layout::len).collect(),
+            density: density.to_string(),
             values: self.space.values.iter().map(ToString::to_string).collect(),
             every_method: self.every_method,
-        })
+            ..Conditions::default()
+        }
     }
 
     /// Measures alpha and beta, then the gamma of every method that may still win with it.

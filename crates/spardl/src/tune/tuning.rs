@@ -33,11 +33,7 @@ impl Tuning {
         let at = (workers, layouts, density);
         let mut ranked = rank(known, at, measured.line(), &measured.gammas());
         // What was not measured takes at least its time on the network, which is longer than all of the best.
-        let nothing = Gammas {
-            sparse: Gamma::default(),
-            dense: Gamma::default(),
-            ..Gammas::USUAL
-        };
+        let nothing = Gammas::alike(Gamma::default());
         let rest = rank(unknown, at, measured.line(), &nothing);
         ranked.extend(rest.into_iter().map(|ranked| Ranked {
             is_whole: false,
