@@ -1,5 +1,6 @@
 //! The time of a step on a simulated network is what its rounds and bytes take, and where it went adds up to it.
 
+use spardl_algos::{Options, registry};
 use spardl_core::{Algorithm, Layout};
 use spardl_sim::{Cluster, Compute, Cores, Fabric, Line, Sharing, Spent, Spread, Topology};
 use spardl_testkit::{Trial, configurations, generate};
@@ -114,6 +115,7 @@ fn where_the_time_went_adds_up_to_the_time() {
         cores: Some(Cores {
             count: 2,
             workers: 4,
+            transport: 700,
         }),
         ..Compute::default()
     };
@@ -135,7 +137,8 @@ fn where_the_time_went_adds_up_to_the_time() {
             let fabric = Fabric::new(shape.clone(), workers, LINE).unwrap();
             let mut cluster = Cluster::with_buckets(&*algorithm, workers, &layouts)
                 .unwrap()
-                .with_fabric(fabric, Sharing::Fair)
+                .with_fabric(fabric.with_burst(60), Sharing::Fair)
+                .with_cores(compute.cores.unwrap())
                 .with_compute(compute.clone(), 5);
             for step in 0..3 {
                 let report = cluster
@@ -161,4 +164,48 @@ fn where_the_time_went_adds_up_to_the_time() {
             }
         }
     }
+}
+
+/// The time of a step in which two workers send each other one message, and the bytes of that message.
+fn one_exchange(burst: u64, cores: Option<Cores>) -> (u64, u64) {
+    let algorithm = registry::build("topk-a", &Options::default()).unwrap();
+    let fabric = Fabric::new(Topology::Flat, 2, LINE).unwrap();
+    let mut cluster = Cluster::new(&*algorithm, 2, &Layout::flat(4000))
+        .unwrap()
+        .with_fabric(fabric.with_burst(burst), Sharing::Fair);
+    if let Some(cores) = cores {
+        cluster = cluster.with_cores(cores);
+    }
+    let gradients = generate::fractions(1, 2, 4000);
+    let mut last = (0, 0);
+    for step in 0..3 {
+        let report = cluster.step(&gradients, 500, step).unwrap();
+        cluster.commit().unwrap();
+        last = (report.timing.step(), report.ledger.bytes[0]);
+    }
+    last
+}
+
+#[test]
+fn a_link_that_was_idle_passes_its_burst_at_once() {
+    let (plain, bytes) = one_exchange(0, None);
+    assert_eq!(plain, LINE.time(1, bytes));
+    assert_eq!(one_exchange(1000, None).0, LINE.time(1, bytes - 1000));
+    assert_eq!(one_exchange(1 << 30, None).0, LINE.latency);
+}
+
+#[test]
+fn a_message_arrives_when_links_and_cores_have_moved_it() {
+    let cores = |count, transport| Cores {
+        count,
+        workers: 2,
+        transport,
+    };
+    let (plain, bytes) = one_exchange(0, None);
+    assert_eq!(one_exchange(0, Some(cores(1, 1))).0, plain);
+    // Two messages, a microsecond of a core for each byte.
+    let slow = one_exchange(0, Some(cores(1, 1_000_000))).0;
+    assert_eq!(slow, LINE.latency + 2 * 1000 * bytes);
+    let two = one_exchange(0, Some(cores(2, 1_000_000))).0;
+    assert_eq!(two, LINE.latency + 1000 * bytes);
 }

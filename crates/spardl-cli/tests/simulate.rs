@@ -1,29 +1,10 @@
 //! `spardl simulate` and `spardl advise` as their users call them.
 
-use std::process::{Command, Output};
+mod command;
 
 use serde_json::Value;
 
-fn run(arguments: &str) -> Output {
-    let words = arguments.split_whitespace();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_spardl"));
-    command.args(words).output().expect("the command runs")
-}
-
-fn printed(arguments: &str) -> String {
-    let output = run(arguments);
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments}: {words}");
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
-
-fn refused(arguments: &str) -> String {
-    let output = run(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments}");
-    let words = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(words.lines().count(), 1, "{words}");
-    words
-}
+use command::{printed, refused, run};
 
 #[test]
 fn the_same_seed_gives_the_same_json_for_every_method_and_another_seed_another() {
@@ -99,7 +80,10 @@ fn what_cannot_be_simulated_is_refused_on_one_line() {
 
 #[test]
 fn advice_says_what_to_use_and_where_it_flips() {
-    let text = printed("advise --model resnet50 --workers 16 --bandwidth 1gbit --backward 120ms");
+    // Where selecting is slow, dense sums win on fast networks.
+    let text = printed(
+        "advise --model resnet50 --workers 16 --bandwidth 1gbit --backward 120ms --select-ps 5000",
+    );
     for words in [
         "Use `",
         "with dense f32 it takes",
@@ -168,4 +152,54 @@ fn work_on_shared_cores_takes_as_much_longer_as_there_are_workers_to_a_core() {
     // Selecting takes 4.096 ms; eight workers on two cores take four times that.
     assert_eq!(shared - alone, 3 * 4_096_000);
     assert_eq!(waited, 3 * 4_096_000);
+}
+
+#[test]
+fn json_has_the_bytes_of_every_worker_and_of_every_link() {
+    let text = printed(
+        "simulate --workers 6 --elements 2000 --methods spardl --topology fat-tree --leaf-size 2 --seeds 1 --format json",
+    );
+    let whole: Value = serde_json::from_str(&text).expect("JSON");
+    let row = &whole["methods"][0];
+    let sum = |each: &Value, of: &dyn Fn(&Value) -> Option<u64>| {
+        let each = each.as_array().expect("a list");
+        each.iter().filter_map(of).sum::<u64>()
+    };
+    let workers = &row["bytes_per_worker"]["each"];
+    assert_eq!(workers.as_array().map(Vec::len), Some(6));
+    let total = row["bytes_total"].as_u64().expect("bytes");
+    assert_eq!(sum(workers, &Value::as_u64), total);
+    let links = &row["links"]["each"];
+    assert_eq!(
+        row["links"]["used"].as_u64(),
+        links.as_array().map(|l| l.len() as u64)
+    );
+    // Every message leaves one worker; those to another switch take further links.
+    let carried = sum(links, &|link| link["bytes"].as_u64());
+    assert!(carried > 2 * total, "{carried} {total}");
+    let busiest = &row["links"]["busiest"];
+    let same = |link: &&Value| link["name"] == busiest["name"];
+    let found = links.as_array().expect("a list").iter().find(same);
+    assert_eq!(found.expect("the busiest link")["bytes"], busiest["bytes"]);
+}
+
+#[test]
+fn auto_is_the_method_that_the_tuner_picks_for_the_simulated_network() {
+    let auto = |network: &str| {
+        let output = run(&format!(
+            "simulate --workers 8 --elements 100000 --methods auto,dense --seeds 1 --format json {network}"
+        ));
+        let words = String::from_utf8(output.stderr).expect("UTF-8");
+        let whole: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let row = whole["methods"][0].clone();
+        assert_eq!(row["method"], "auto");
+        assert_eq!(whole["methods"][1]["method"], "dense");
+        (row["configuration"].to_string(), words)
+    };
+    let (slow, words) = auto("--bandwidth 100mbit");
+    assert!(!slow.contains("dense"), "{slow}");
+    assert!(
+        words.contains("auto: ") && words.contains("times as fast"),
+        "{words}"
+    );
 }

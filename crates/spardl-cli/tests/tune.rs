@@ -1,30 +1,12 @@
 //! `spardl tune` and `--method auto` as their users call them.
 
+mod command;
+
 use std::fs;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn run(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_spardl"));
-    command.args(arguments.split_whitespace());
-    command.output().expect("the command runs")
-}
-
-fn printed(arguments: &str) -> String {
-    let output = run(arguments);
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments}: {words}");
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
-
-fn refused(arguments: &str) -> String {
-    let output = run(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments}");
-    let words = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(words.lines().count(), 1, "{words}");
-    words
-}
+use command::{printed, refused, run};
 
 #[test]
 fn a_pick_is_explained_in_a_table_kept_and_taken_from_the_cache() {

@@ -34,7 +34,7 @@ const NEAR: Duration = Duration::from_secs(1);
 
 /// How long a rank that ends waits for its peers to end too; longer than [`NEAR`], so that after a failed step all of them can
 /// say what they waited for before the job is aborted.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(3);
 
 /// One rank's transport to the other ranks. Not `Send`, as MPI is used from one thread.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl MpiTransport {
         }
     }
 
-    /// How long a dropped transport waits for its peers to end too (5 s). When its last step failed, the job is aborted then.
+    /// How long a dropped transport waits for its peers to end too (3 s). When its last step failed, the job is aborted then.
     pub const fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
     }

@@ -86,6 +86,37 @@ impl Yardsticks {
         Ok(median.map_or(Duration::ZERO, |trip| *trip / 2))
     }
 
+    /// The time of a message of `bytes` bytes while every rank sends one to the next and none waits for all others: the mean of
+    /// `repetitions`. All ranks must call it, with the same numbers.
+    ///
+    /// # Errors
+    /// As [`Yardsticks::ping_pong`].
+    pub fn shift(
+        &mut self,
+        bytes: usize,
+        repetitions: u32,
+        limit: Duration,
+    ) -> Result<Duration, MpiError> {
+        let (rank, size) = (self.pool.comm().rank(), self.pool.comm().size());
+        let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
+        if size < 2 {
+            return Ok(Duration::ZERO);
+        }
+        let mut ball = vec![0; bytes.min(MAX_MESSAGE_BYTES)];
+        let mut started = Instant::now();
+        // The first one warms up and is not counted.
+        for turn in 0..=repetitions {
+            if turn == 1 {
+                started = Instant::now();
+            }
+            self.pool.send(next, PING, std::mem::take(&mut ball))?;
+            ball = self.catch(last, limit)?;
+        }
+        let took = started.elapsed() / repetitions.max(1);
+        self.wait(next, limit, |this| this.pool.is_idle().then_some(()))?;
+        Ok(took)
+    }
+
     fn catch(&mut self, peer: u32, limit: Duration) -> Result<Vec<u8>, MpiError> {
         self.wait(peer, limit, |this| {
             let caught = this.early.iter().position(|ping| ping.from == peer)?;

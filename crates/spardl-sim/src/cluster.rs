@@ -8,9 +8,9 @@ use spardl_core::{Algorithm, Collective, Input, Layout, Outcome, Rank, World};
 use spardl_drive::{BucketId, Clock, DriveError, Driver, StepReport, Time};
 
 use crate::clock::VirtualClock;
-use crate::compute::Compute;
+use crate::compute::{Compute, Cores};
 use crate::fault::{Fault, Message};
-use crate::network::{Cores, Event, LinkUse, Network, Parcel, Sharing, Traffic};
+use crate::network::{Event, LinkUse, Network, Parcel, Sharing, Traffic};
 use crate::path::{Path, Spent};
 use crate::topology::Fabric;
 use crate::transport::SimTransport;
@@ -178,11 +178,10 @@ impl Cluster {
         self
     }
 
-    /// Lets every `workers` consecutive workers share the `cores` cores of a machine, where they select and merge.
+    /// Lets consecutive workers share the cores of a machine, where they select and merge and their messages are moved.
     #[must_use]
-    pub fn with_cores(mut self, cores: u32, workers: u32) -> Self {
-        let size = self.drivers.len() as u32;
-        self.network.set_cores(Cores::new(cores, workers, size));
+    pub fn with_cores(mut self, cores: Cores) -> Self {
+        self.network.set_cores(cores);
         self
     }
 

@@ -46,7 +46,7 @@ pub struct Compute {
     pub select: u64,
     /// Picoseconds of decoding, adding and encoding per byte received.
     pub merge: u64,
-    /// Cores on which workers select and merge, and how many consecutive workers share them; none: each has its own.
+    /// Cores on which workers select and merge, and the system moves their messages, and how many consecutive workers share them; none: each has its own.
     pub cores: Option<Cores>,
 }
 
@@ -57,6 +57,8 @@ pub struct Cores {
     pub count: u32,
     /// How many workers share them.
     pub workers: u32,
+    /// Picoseconds of a core that the system takes to move a byte, on both ends together.
+    pub transport: u64,
 }
 
 impl Compute {

@@ -20,7 +20,7 @@ pub enum Spent {
     Contention,
     /// What faults added.
     Faults,
-    /// What work took longer because others used the cores of the machine.
+    /// What work, and the moving of messages, took longer because others used the cores of the machine.
     Cores,
 }
 

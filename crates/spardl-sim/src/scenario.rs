@@ -38,14 +38,16 @@ pub struct Scenario {
     pub seed: u64,
     /// How many seeds, each with gradients, noise and faults of its own.
     pub seeds: u32,
-    /// Steps of each seed before the one that counts, in which thresholds and residuals settle.
+    /// Steps of each seed before those that count, in which thresholds and residuals settle.
     pub warmup: u32,
+    /// Steps of each seed that count, at least one.
+    pub steps: u32,
 }
 
 /// What a method took in a scenario.
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    /// Nanoseconds of the step of every seed.
+    /// Nanoseconds of the steps that count, seed by seed.
     pub steps: Vec<u64>,
     /// What the step of the median took, in detail.
     pub report: ClusterReport,
@@ -87,7 +89,7 @@ impl Scenario {
     ) -> Result<Simulated, DriveError> {
         let mut reports = Vec::new();
         for seed in (0..u64::from(self.seeds)).map(|i| self.seed.wrapping_add(i)) {
-            reports.push(self.run_seed(algorithm, seed, &mut done)?);
+            reports.extend(self.run_seed(algorithm, seed, &mut done)?);
         }
         let steps: Vec<u64> = reports.iter().map(|report| report.timing.step()).collect();
         let mut simulated = Simulated {
@@ -105,21 +107,21 @@ impl Scenario {
         algorithm: &dyn Algorithm,
         seed: u64,
         done: &mut impl FnMut(),
-    ) -> Result<ClusterReport, DriveError> {
+    ) -> Result<Vec<ClusterReport>, DriveError> {
         let mut cluster = Cluster::with_buckets(algorithm, self.fabric.workers(), &self.layouts)?
             .with_fabric(self.fabric.clone(), self.sharing)
             .with_compute(self.compute.clone(), seed)
             .with_deadline(self.deadline);
         if let Some(cores) = self.compute.cores {
-            cluster = cluster.with_cores(cores.count, cores.workers);
+            cluster = cluster.with_cores(cores);
         }
         if !self.faults.is_empty() {
             let mut rules = Rules::new(&self.faults, seed);
             cluster.set_fault(move |message| rules.decide(message));
         }
-        let mut report = ClusterReport::default();
-        for step in 0..=u64::from(self.warmup) {
-            report = cluster.step_made(step, |rank: Rank, bucket, out: &mut [f32]| {
+        let (mut reports, warmup) = (Vec::new(), u64::from(self.warmup));
+        for step in 0..warmup + u64::from(self.steps.max(1)) {
+            let report = cluster.step_made(step, |rank: Rank, bucket, out: &mut [f32]| {
                 let synthetic = Synthetic {
                     distribution: self.distribution,
                     correlation: self.correlation,
@@ -129,9 +131,12 @@ impl Scenario {
                 self.density.entries(out.len())
             })?;
             cluster.commit()?;
+            if step >= warmup {
+                reports.push(report);
+            }
             done();
         }
-        Ok(report)
+        Ok(reports)
     }
 }
 

@@ -142,6 +142,7 @@ pub struct Fabric {
     workers: u32,
     line: Line,
     capacities: Vec<u64>,
+    burst: u64,
 }
 
 impl Fabric {
@@ -202,6 +203,7 @@ impl Fabric {
             workers,
             line,
             capacities,
+            burst: 0,
         })
     }
 
@@ -218,6 +220,18 @@ impl Fabric {
     /// The line of a worker.
     pub const fn line(&self) -> Line {
         self.line
+    }
+
+    /// Lets every link pass so many bytes at once when it was idle long enough, as links do that a token bucket shapes.
+    #[must_use]
+    pub const fn with_burst(mut self, bytes: u64) -> Self {
+        self.burst = bytes;
+        self
+    }
+
+    /// What a link that was idle passes at once, in bytes.
+    pub const fn burst(&self) -> u64 {
+        self.burst
     }
 
     /// Bits per second of every link.

@@ -108,12 +108,15 @@ fn gammas(args: &Args) -> anyhow::Result<Gammas> {
     if let Some(path) = &args.measured {
         return Ok(tune::read(path)?.gammas());
     }
-    let usual = Gammas::USUAL;
-    let sparse = Gamma {
-        select: args.select_ps.unwrap_or(usual.sparse.select),
-        merge: args.merge_ps.unwrap_or(usual.sparse.merge),
-    };
-    Ok(Gammas { sparse, ..usual })
+    let mut usual = Gammas::usual();
+    let is_sparse = |name: &str| !name.starts_with("dense");
+    let measured = usual.measured.iter_mut();
+    let sparse = measured.filter(|(name, _)| is_sparse(name));
+    for gamma in sparse.map(|(_, gamma)| gamma).chain([&mut usual.sparse]) {
+        gamma.select = args.select_ps.unwrap_or(gamma.select);
+        gamma.merge = args.merge_ps.unwrap_or(gamma.merge);
+    }
+    Ok(usual)
 }
 
 fn advice(args: &Args, elements: u32, all: &[Candidate]) -> String {
@@ -281,7 +284,13 @@ mod tests {
     fn slow_networks_are_told_to_be_sparse_and_fast_ones_to_be_dense() {
         let density = Density::new(0.01).unwrap();
         let layouts = buckets(25_557_032, 1).unwrap();
-        let all = candidates::all(16, &layouts, density, &Gammas::USUAL).unwrap();
+        // A machine on which long sums cost little.
+        let gamma = |select, merge| Gamma { select, merge };
+        let gammas = Gammas {
+            dense: gamma(150, 100),
+            ..Gammas::alike(gamma(600, 500))
+        };
+        let all = candidates::all(16, &layouts, density, &gammas).unwrap();
         let slow = advice(&args(1_000_000_000), 25_557_032, &all);
         assert!(slow.contains("times as fast as dense f32"), "{slow}");
         assert!(slow.contains("The answer flips at about"), "{slow}");

@@ -1,4 +1,4 @@
-//! Latency and bandwidth between ranks, one pair at a time.
+//! Latency and bandwidth between ranks, one pair at a time; and what all of them send at once.
 
 use std::time::Duration;
 
@@ -11,7 +11,10 @@ use crate::job::Job;
 const ALL_PAIRS: u32 = 8;
 
 const SMALL_BYTES: usize = 16;
-const LARGE_BYTES: usize = 1_000_000;
+/// Two lengths: their difference is what the link's rate takes, without what passes at once.
+const LARGE_BYTES: [usize; 2] = [500_000, 1_500_000];
+/// Two lengths of messages that all ranks send at once, about as long as those of sparse methods.
+const TOGETHER_BYTES: [usize; 2] = [100_000, 400_000];
 
 /// A pair of ranks and the time of messages between them, one way.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -20,7 +23,18 @@ pub(super) struct Link {
     pub(super) b: u32,
     /// A message of 16 bytes.
     pub(super) latency_us: f64,
-    /// From a message of 1 MB.
+    /// From what a message of 1.5 MB takes longer than one of 0.5 MB.
+    pub(super) bandwidth_gbs: f64,
+    /// Bytes that pass at once, as over links that a token bucket shapes; 0 when long messages take no less than their bytes.
+    pub(super) burst_bytes: u64,
+}
+
+/// What a message takes while every rank sends one and gets one, time after time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Together {
+    /// Of a message without length, by those of 100 kB and 400 kB.
+    pub(super) latency_us: f64,
+    /// Of every rank, from what a message of 400 kB takes longer than one of 100 kB.
     pub(super) bandwidth_gbs: f64,
 }
 
@@ -35,9 +49,10 @@ pub(super) fn measure(job: &mut Job) -> anyhow::Result<Vec<Link>> {
         }
         let peer = Rank::new(if rank == a { b } else { a });
         let latency = job.ping_pong(peer, SMALL_BYTES, 200)?;
-        let large = job.ping_pong(peer, LARGE_BYTES, 10)?;
+        let first = job.ping_pong(peer, LARGE_BYTES[0], 6)?;
+        let second = job.ping_pong(peer, LARGE_BYTES[1], 4)?;
         if rank == a {
-            mine.push(link(a, b, latency, large));
+            mine.push(link(a, b, latency, [first, second]));
         }
     }
     let mut links = Vec::new();
@@ -47,12 +62,47 @@ pub(super) fn measure(job: &mut Job) -> anyhow::Result<Vec<Link>> {
     Ok(links)
 }
 
-fn link(a: u32, b: u32, latency: Duration, large: Duration) -> Link {
+/// Measures messages of all ranks to the next one at once; the same on every rank.
+pub(super) fn together(job: &mut Job) -> anyhow::Result<Option<Together>> {
+    if job.world().size() < 2 {
+        return Ok(None);
+    }
+    let mut times = [0.0; 2];
+    for (time, bytes) in times.iter_mut().zip(TOGETHER_BYTES) {
+        job.barrier()?;
+        let mine = job.shift(bytes, 20)?;
+        let all = job.gather(&(mine.as_nanos() as u64).to_le_bytes())?;
+        let all = all
+            .iter()
+            .filter_map(|said| said.as_slice().try_into().ok());
+        let slowest = all.map(u64::from_le_bytes).max();
+        *time = slowest.unwrap_or(0) as f64;
+    }
+    let [short, long] = TOGETHER_BYTES.map(|bytes| bytes as f64);
+    let longer = (times[1] - times[0]).max(1.0);
+    let bandwidth = (long - short) / longer;
+    Ok(Some(Together {
+        latency_us: (times[0] - short / bandwidth).max(0.0) / 1e3,
+        bandwidth_gbs: bandwidth,
+    }))
+}
+
+fn link(a: u32, b: u32, latency: Duration, large: [Duration; 2]) -> Link {
+    let [first, second] = LARGE_BYTES.map(|bytes| bytes as f64);
+    let (latency, large) = (latency.as_secs_f64(), large.map(|time| time.as_secs_f64()));
+    // On a noisy machine the longer message may be no slower: then all of it counts.
+    let longer = large[1] - large[0];
+    let bandwidth = match longer > 0.5 * large[0] {
+        true => (second - first) / longer,
+        false => second / large[1].max(1e-9),
+    };
+    let at_once = first - bandwidth * (large[0] - latency);
     Link {
         a,
         b,
-        latency_us: latency.as_secs_f64() * 1e6,
-        bandwidth_gbs: LARGE_BYTES as f64 / large.as_secs_f64().max(1e-9) / 1e9,
+        latency_us: latency * 1e6,
+        bandwidth_gbs: bandwidth / 1e9,
+        burst_bytes: at_once.max(0.0) as u64,
     }
 }
 
@@ -70,6 +120,19 @@ fn pairs(size: u32) -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_passes_at_once_is_told_from_the_rate() {
+        let micros = Duration::from_micros;
+        // 1 GB/s after 100 kB: 0.5 MB take 0.4 ms, 1.5 MB take 1.4 ms, and 20 us on top.
+        let shaped = link(0, 1, micros(20), [micros(420), micros(1420)]);
+        assert!((shaped.bandwidth_gbs - 1.0).abs() < 1e-9, "{shaped:?}");
+        assert!(shaped.burst_bytes.abs_diff(100_000) < 2, "{shaped:?}");
+        let plain = link(0, 1, micros(20), [micros(600), micros(1700)]);
+        assert_eq!(plain.burst_bytes, 0);
+        let noisy = link(0, 1, micros(20), [micros(600), micros(500)]);
+        assert!(noisy.bandwidth_gbs > 0.0);
+    }
 
     #[test]
     fn few_ranks_are_measured_in_all_pairs_and_many_on_a_ring() {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use spardl_kernels::Level;
 
-use crate::job::Job;
+use crate::job::{Job, agree, command};
 use crate::launch::{Launcher, forgotten_srun};
 use crate::output::print;
-use links::Link;
+use links::{Link, Together};
 
 /// How long ranks wait for each other.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,6 +56,8 @@ struct Findings {
     /// The instruction set that the kernels use here.
     simd: &'static str,
     links: Vec<Link>,
+    /// What messages take while all ranks send.
+    together: Option<Together>,
     warnings: Vec<String>,
 }
 
@@ -115,8 +117,10 @@ fn examine(launcher: Option<&Launcher>, job: Option<&mut Job>) -> anyhow::Result
             _ => launcher.no_mpi(),
         });
     }
-    let (mut hosts, mut links) = (Vec::new(), Vec::new());
+    let (mut hosts, mut links, mut together) = (Vec::new(), Vec::new(), None);
     if let Some(job) = job {
+        // Not the build: whether that differs is a finding.
+        agree(job, Ok(command("doctor")))?;
         let seat = Seat {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: job.host(),
@@ -131,6 +135,7 @@ fn examine(launcher: Option<&Launcher>, job: Option<&mut Job>) -> anyhow::Result
         hosts = group(&seats);
         warnings.extend(seat_warnings(&seats, &hosts));
         links = links::measure(job)?;
+        together = links::together(job)?;
     }
     Ok(Findings {
         version: env!("CARGO_PKG_VERSION"),
@@ -144,6 +149,7 @@ fn examine(launcher: Option<&Launcher>, job: Option<&mut Job>) -> anyhow::Result
         cores,
         simd,
         links,
+        together,
         warnings,
     })
 }

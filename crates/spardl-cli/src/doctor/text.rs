@@ -53,9 +53,20 @@ pub(super) fn describe(found: &Findings) -> String {
         line(
             "link",
             format!(
-                "ranks {} - {}: {:.1} us one way, {:.3} GB/s at 1 MB",
-                link.a, link.b, link.latency_us, link.bandwidth_gbs
+                "ranks {} - {}: {:.1} us one way, {:.3} GB/s, {} kB at once",
+                link.a,
+                link.b,
+                link.latency_us,
+                link.bandwidth_gbs,
+                link.burst_bytes / 1000
             ),
+        );
+    }
+    if let Some(all) = &found.together {
+        let (latency, rate) = (all.latency_us, all.bandwidth_gbs);
+        line(
+            "together",
+            format!("while all ranks send: {latency:.1} us, {rate:.3} GB/s each"),
         );
     }
     for warning in &found.warnings {

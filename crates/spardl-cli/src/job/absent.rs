@@ -76,4 +76,12 @@ impl Job {
     ) -> anyhow::Result<Duration> {
         match *self {}
     }
+
+    pub(crate) const fn shift(
+        &mut self,
+        _bytes: usize,
+        _repetitions: u32,
+    ) -> anyhow::Result<Duration> {
+        match *self {}
+    }
 }

@@ -8,6 +8,9 @@ use crate::output::{self, AlreadyReported, complain};
 /// What has to be the same on all ranks, as name and value.
 pub(crate) type Settings = Vec<(String, String)>;
 
+/// The setting that comes first: where it differs nothing else can be compared.
+const COMMAND: &str = "command";
+
 /// What a rank says: what it was asked for, or why it cannot.
 type Claim = Result<Settings, Refusal>;
 
@@ -32,14 +35,18 @@ impl Refusal {
     }
 }
 
+/// The command that a rank runs.
+pub(crate) fn command(name: &str) -> Settings {
+    vec![(COMMAND.to_owned(), name.to_owned())]
+}
+
 /// The command that a rank runs, and its build: two builds of the same version may differ.
 pub(crate) fn identity(command: &str) -> Settings {
     let build = option_env!("SPARDL_BUILD").unwrap_or("unknown");
     let version = env!("CARGO_PKG_VERSION");
-    let pairs = [("command", command), ("version", version), ("build", build)];
-    pairs
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec()
+    let more = [("version", version), ("build", build)];
+    let more = more.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    self::command(command).into_iter().chain(more).collect()
 }
 
 /// Compares what all ranks were asked for. Rank 0 says which rank is the odd one out, and all ranks stop with the same exit code.
@@ -138,9 +145,15 @@ fn differences(odd: &Settings, usual: &Settings) -> Vec<String> {
             return None;
         }
         let [odd, usual] = values.map(|value| value.unwrap_or_else(|| "unset".to_owned()));
-        Some(format!("{name} {odd} (the others: {usual})"))
+        Some((name, format!("{name} {odd} (the others: {usual})")))
     });
-    differs.collect()
+    let differs: Vec<(&String, String)> = differs.collect();
+    let most = match differs.first() {
+        Some((name, _)) if *name == COMMAND => 1,
+        _ => differs.len(),
+    };
+    let said = differs.into_iter().map(|(_, words)| words);
+    said.take(most).collect()
 }
 
 #[cfg(test)]
@@ -173,6 +186,12 @@ mod tests {
         assert_eq!(
             says(&[train.clone(), Ok(identity("bench")), train]),
             refused(2, "rank 1: runs with command bench (the others: train)")
+        );
+        // The doctor does not say which build it is: that it differs would be a finding.
+        let bench = Ok(identity("bench"));
+        assert_eq!(
+            says(&[bench.clone(), Ok(command("doctor")), bench]),
+            refused(2, "rank 1: runs with command doctor (the others: bench)")
         );
     }
 

@@ -11,7 +11,7 @@ pub(crate) use absent::Job;
 #[cfg(feature = "mpi")]
 pub(crate) use present::Job;
 
-pub(crate) use agreement::{Settings, agree, all_ready, identity};
+pub(crate) use agreement::{Settings, agree, all_ready, command, identity};
 
 use spardl_core::World;
 

@@ -95,6 +95,12 @@ impl Job {
             .ping_pong(peer.get(), bytes, repetitions, self.patience)?;
         Ok(time)
     }
+
+    /// The time of a message while every rank sends one to the next; all ranks must call it.
+    pub(crate) fn shift(&mut self, bytes: usize, repetitions: u32) -> anyhow::Result<Duration> {
+        let time = self.yardsticks.shift(bytes, repetitions, self.patience)?;
+        Ok(time)
+    }
 }
 
 fn waited(patience: Duration) -> String {

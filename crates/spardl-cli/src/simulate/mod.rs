@@ -1,5 +1,6 @@
 //! `spardl simulate`: how long a step would take on a network.
 
+mod methods;
 mod model;
 mod network;
 pub(crate) mod published;
@@ -11,14 +12,15 @@ mod workload;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use spardl_core::{Algorithm, Density, Layout};
+use spardl_core::{Density, Layout};
+use spardl_sim::Scenario;
 use spardl_sim::gradient::{Distribution, layers};
-use spardl_sim::{Fabric, Scenario};
 
 use crate::memory;
-use crate::method::{MethodArgs, names};
+use crate::method::MethodArgs;
 use crate::output::{bad_request, print};
 use crate::progress::Progress;
+use methods::Method;
 use network::NetworkArgs;
 use row::Row;
 use workload::{ComputeArgs, FaultArgs};
@@ -36,7 +38,8 @@ pub(crate) struct Args {
     /// The part of the entries that an update should have.
     #[arg(long, default_value_t = 0.01, value_name = "D")]
     density: f64,
-    /// Methods, comma-separated, or all.
+    /// Methods, comma-separated, or all; auto: the one that `spardl tune` would pick for a flat network with this latency and
+    /// bandwidth, and this cost of local work.
     #[arg(long, visible_alias = "method", default_value = "dense,spardl")]
     methods: String,
     /// Seed of gradients, noise and faults.
@@ -45,10 +48,13 @@ pub(crate) struct Args {
     /// How many seeds, from --seed up [default: 5; 1 when workers times elements exceed 16 million].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     seeds: Option<u32>,
-    /// Steps of each seed before the one that counts, in which thresholds and residuals settle [default: 3; 0 when workers
+    /// Steps of each seed before those that count, in which thresholds and residuals settle [default: 3; 0 when workers
     /// times elements exceed 16 million].
     #[arg(long, value_name = "N")]
     warmup: Option<u32>,
+    /// Steps of each seed that count.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    steps: u32,
     /// The gradient in so many buckets, which begin while the backward pass goes on.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     buckets: u32,
@@ -92,6 +98,7 @@ Examples:
   spardl simulate --workers 32 --topology two-level --node-size 8 --methods spardl --teams 4
   spardl simulate --workers 16 --backward 20ms --buckets 4 --stragglers 0.05x2 --seeds 20
   spardl simulate --workers 8 --fault drop=0.01 --format json
+  spardl simulate --workers 64 --methods auto,dense --bandwidth 10gbit --select-ps 600 --merge-ps 5000
 
 The machines are the real ones; time is virtual and the same on every host. docs/simulator.md tells what is modelled.";
 
@@ -100,21 +107,15 @@ const LARGE: u64 = 1 << 24;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let scenario = scenario(args)?;
-    let mut methods = Vec::new();
-    for name in names(&args.methods)? {
-        let algorithm = args.method.build(&name)?;
-        check(&*algorithm, &scenario.fabric)?;
-        methods.push((name, algorithm));
-    }
+    let methods = methods::of(args, &scenario)?;
     if args.cost_only {
         return only_cost(args, &scenario, &methods);
     }
     fits(args)?;
     let rows = simulate(&scenario, &methods)?;
     if args.check_model {
-        let model = methods.iter().zip(&rows).map(|((name, algorithm), row)| {
-            model::row(args, &scenario, (name, &**algorithm), Some(row))
-        });
+        let model = methods.iter().zip(&rows);
+        let model = model.map(|(method, row)| model::row(args, &scenario, method, Some(row)));
         return show_model(args, &scenario, &model.collect::<Result<Vec<_>, _>>()?);
     }
     print(&match args.format {
@@ -123,13 +124,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-type Methods = [(String, Box<dyn Algorithm>)];
-
-fn simulate(scenario: &Scenario, methods: &Methods) -> anyhow::Result<Vec<Row>> {
-    let steps = u64::from(scenario.seeds) * u64::from(scenario.warmup + 1);
+fn simulate(scenario: &Scenario, methods: &[Method]) -> anyhow::Result<Vec<Row>> {
+    let steps = u64::from(scenario.seeds) * u64::from(scenario.warmup + scenario.steps);
     let progress = Progress::new(steps * methods.len() as u64, true);
     let mut rows = Vec::new();
-    for (name, algorithm) in methods {
+    for Method {
+        name, algorithm, ..
+    } in methods
+    {
         let say = || progress.say(format!("{name}, P = {}", scenario.fabric.workers()));
         say();
         let simulated = scenario.run(&**algorithm, || {
@@ -142,10 +144,10 @@ fn simulate(scenario: &Scenario, methods: &Methods) -> anyhow::Result<Vec<Row>> 
     Ok(rows)
 }
 
-fn only_cost(args: &Args, scenario: &Scenario, methods: &Methods) -> anyhow::Result<()> {
+fn only_cost(args: &Args, scenario: &Scenario, methods: &[Method]) -> anyhow::Result<()> {
     let rows = methods
         .iter()
-        .map(|(name, algorithm)| model::row(args, scenario, (name, &**algorithm), None));
+        .map(|method| model::row(args, scenario, method, None));
     show_model(args, scenario, &rows.collect::<Result<Vec<_>, _>>()?)
 }
 
@@ -192,6 +194,7 @@ fn scenario(args: &Args) -> anyhow::Result<Scenario> {
         seed: args.seed,
         seeds: args.seeds.unwrap_or(usual.0),
         warmup: args.warmup.unwrap_or(usual.1),
+        steps: args.steps,
     })
 }
 
@@ -200,11 +203,4 @@ pub(crate) fn buckets(elements: u32, count: u32) -> anyhow::Result<Vec<Layout>> 
     let cut = |i: u32| (u64::from(elements) * u64::from(i) / u64::from(count)) as u32;
     let layouts = (0..count).map(|i| layers(cut(i + 1) - cut(i)));
     Ok(layouts.collect::<Result<_, _>>()?)
-}
-
-/// Refuses methods that cannot run with that many workers.
-fn check(algorithm: &dyn Algorithm, fabric: &Fabric) -> anyhow::Result<()> {
-    let world = spardl_core::World::new(0, fabric.workers())?;
-    let machine = algorithm.machine(world, &Layout::flat(1));
-    machine.map(drop).map_err(bad_request)
 }

@@ -1,12 +1,11 @@
 //! `--cost-only` and `--check-model`: what the model says, alone and beside the simulator and the papers.
 
 use serde::Serialize;
-use spardl::Options;
-use spardl::tune::Choice;
-use spardl_core::{Algorithm, Layout};
+use spardl_core::Layout;
 use spardl_sim::{Model, Predicted, Scenario, Topology};
 
 use super::Args;
+use super::methods::Method;
 use super::published::{Case, Published, published};
 use super::row::Row;
 use super::table::table;
@@ -59,14 +58,14 @@ pub(super) fn of(scenario: &Scenario) -> anyhow::Result<Model> {
 pub(super) fn row(
     args: &Args,
     scenario: &Scenario,
-    (name, algorithm): (&str, &dyn Algorithm),
+    method: &Method,
     simulated: Option<&Row>,
 ) -> anyhow::Result<ModelRow> {
     let (mut model, workers) = (of(scenario)?, scenario.fabric.workers());
     if let Some(path) = &args.measured {
-        let choice = Choice::new(name, Options::default())?;
-        model.gamma = tune::read(path)?.gammas().of(&choice);
+        model.gamma = tune::read(path)?.gammas().of(&method.choice);
     }
+    let algorithm = &*method.algorithm;
     let predicted = model.predict(algorithm, workers, &scenario.layouts, scenario.density);
     let Predicted {
         step,
@@ -81,11 +80,11 @@ pub(super) fn row(
         workers,
         elements: scenario.layouts.iter().map(|l| u64::from(l.len())).sum(),
         k: scenario.layouts.iter().map(|l| entries(scenario, l)).sum(),
-        teams: args.method.teams.unwrap_or(1),
-        sag: args.method.sag.unwrap_or_default(),
+        teams: method.teams,
+        sag: method.sag,
     };
     Ok(ModelRow {
-        method: name.to_owned(),
+        method: method.name.clone(),
         configuration: algorithm.describe(),
         step_ns: step,
         rounds,
@@ -94,7 +93,7 @@ pub(super) fn row(
         transfer_ns: transfer,
         select_ns: select,
         merge_ns: merge,
-        published: published(name, case).map(|of| PublishedRow::new(of, &model)),
+        published: published(method.choice.method(), case).map(|of| PublishedRow::new(of, &model)),
         simulated_ns: simulated.map(|row| row.median_ns),
     })
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use spardl_sim::{Fabric, Line, Matrix, Sharing, Topology};
 
-use super::units::{bits, nanos};
+use super::units::{bits, bytes, nanos};
 use crate::output::bad_request;
 
 /// A network.
@@ -21,6 +21,9 @@ pub(crate) struct NetworkArgs {
     /// What a worker can send per second, and receive at the same time; with two-level, what a machine can.
     #[arg(long, default_value = "1gbit", value_name = "RATE", value_parser = bits)]
     pub(crate) bandwidth: u64,
+    /// What a link that was idle passes at once, e.g. 72kb, as links do that a token bucket shapes.
+    #[arg(long, default_value = "0b", value_name = "BYTES", value_parser = bytes)]
+    pub(crate) burst: u64,
     /// two-level: workers of a machine.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) node_size: u32,
@@ -97,7 +100,8 @@ impl NetworkArgs {
             },
             path => Topology::Matrix(read_matrix(&PathBuf::from(path), self.line())?),
         };
-        Fabric::new(topology, workers, self.line()).map_err(bad_request)
+        let fabric = Fabric::new(topology, workers, self.line()).map_err(bad_request)?;
+        Ok(fabric.with_burst(self.burst))
     }
 }
 

@@ -9,11 +9,11 @@ use spardl_sim::{Fabric, Scenario, Simulated, Spent};
 pub(super) struct Row {
     pub(super) method: String,
     pub(super) configuration: String,
-    /// The middle one of the seeds.
+    /// The middle one of the steps that count, of all seeds.
     pub(super) median_ns: u64,
-    /// What 99 in 100 seeds do not exceed.
+    /// What 99 in 100 of them do not exceed.
     pub(super) p99_ns: u64,
-    /// Every seed in turn.
+    /// All of them, seed by seed.
     pub(super) steps_ns: Vec<u64>,
     /// The most rounds of a worker.
     pub(super) rounds: u32,
@@ -30,6 +30,8 @@ pub(super) struct Bytes {
     pub(super) most: u64,
     pub(super) mean: f64,
     pub(super) least: u64,
+    /// Of every worker, in rank order.
+    pub(super) each: Vec<u64>,
 }
 
 /// What links carried, of the median seed.
@@ -41,6 +43,15 @@ pub(super) struct Links {
     pub(super) mean_bytes: f64,
     /// The one that needs most time for what it carries.
     pub(super) busiest: Option<Busiest>,
+    /// Every link that carried anything.
+    pub(super) each: Vec<Carried>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Carried {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) busy_ns: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -98,6 +109,7 @@ impl Row {
                 most: ledger.bytes.iter().copied().max().unwrap_or(0),
                 mean: total as f64 / ledger.bytes.len().max(1) as f64,
                 least: ledger.bytes.iter().copied().min().unwrap_or(0),
+                each: ledger.bytes.clone(),
             },
             bytes_total: total,
             links: links(&scenario.fabric, simulated),
@@ -107,24 +119,28 @@ impl Row {
 }
 
 fn links(fabric: &Fabric, simulated: &Simulated) -> Links {
-    let links = &simulated.report.timing.links;
-    let used = links.iter().filter(|link| link.bytes > 0);
-    let (count, bytes) = used.fold((0, 0), |(count, bytes), link| {
-        (count + 1, bytes + link.bytes)
-    });
+    let links = simulated.report.timing.links.iter().enumerate();
+    let used = links.filter(|(_, link)| link.bytes > 0);
+    let each: Vec<Carried> = used
+        .map(|(at, link)| Carried {
+            name: fabric.link_name(at),
+            bytes: link.bytes,
+            busy_ns: link.busy,
+        })
+        .collect();
+    let bytes: u64 = each.iter().map(|link| link.bytes).sum();
     // The first of equals.
-    let busiest = links.iter().enumerate().rev().max_by_key(|(_, l)| l.busy);
+    let busiest = each.iter().rev().max_by_key(|link| link.busy_ns);
     Links {
-        used: count,
-        mean_bytes: bytes as f64 / count.max(1) as f64,
-        busiest: busiest
-            .filter(|(_, link)| link.bytes > 0)
-            .map(|(at, link)| Busiest {
-                name: fabric.link_name(at),
-                bytes: link.bytes,
-                busy_ns: link.busy,
-                utilisation: link.busy as f64 / simulated.median().max(1) as f64,
-            }),
+        used: each.len(),
+        mean_bytes: bytes as f64 / each.len().max(1) as f64,
+        busiest: busiest.map(|link| Busiest {
+            name: link.name.clone(),
+            bytes: link.bytes,
+            busy_ns: link.busy_ns,
+            utilisation: link.busy_ns as f64 / simulated.median().max(1) as f64,
+        }),
+        each,
     }
 }
 
@@ -168,6 +184,7 @@ pub(super) fn json(scenario: &Scenario, rows: &[impl Serialize]) -> anyhow::Resu
         "seed": scenario.seed,
         "seeds": scenario.seeds,
         "warmup": scenario.warmup,
+        "steps": scenario.steps,
         "methods": rows,
     });
     Ok(serde_json::to_string_pretty(&whole)? + "\n")

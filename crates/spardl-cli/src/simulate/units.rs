@@ -33,6 +33,16 @@ pub(crate) fn bits(text: &str) -> Result<u64, String> {
     Ok(bits.round() as u64)
 }
 
+/// Bytes of a length like `72kb`.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let units = [("kb", 1e3), ("mb", 1e6), ("gb", 1e9), ("b", 1.0)];
+    let found = scaled(text, &units).filter(|bytes| (0.0..=1e15).contains(bytes));
+    let bytes = found.ok_or_else(|| {
+        format!("'{text}' is not a length: expected a number and b, kb, mb or gb, like 72kb")
+    })?;
+    Ok(bytes.round() as u64)
+}
+
 /// A number with the first unit that fits.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim().to_ascii_lowercase();
@@ -105,6 +115,11 @@ mod tests {
         }
         for wrong in ["1", "0gbit", "1gb", "-1gbit"] {
             assert!(bits(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(bytes("72kb"), Ok(72_000));
+        assert_eq!(bytes("0b"), Ok(0));
+        for wrong in ["72", "kb", "-1b", "1gbit"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
         }
         assert_eq!(show_time(12_345.0), "12.35 us");
         assert_eq!(show_time(1e9), "1 s");

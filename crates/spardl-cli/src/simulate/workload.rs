@@ -33,10 +33,13 @@ pub(crate) struct ComputeArgs {
     /// Picoseconds that taking in and passing on takes per byte received.
     #[arg(long, default_value_t = 0, value_name = "PS")]
     pub(crate) merge_ps: u64,
-    /// Cores that workers share to select and merge: those of a machine with two-level, else of one machine with all of them
+    /// Cores that workers share to select and merge, and that move their messages: those of a machine with two-level, else of one machine with all of them
     /// [default: each worker has its own].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) cores: Option<u32>,
+    /// Picoseconds that the system takes of these cores to move a byte, on both ends together: see `spardl doctor`.
+    #[arg(long, default_value_t = 0, value_name = "PS", requires = "cores")]
+    pub(crate) transport_ps: u64,
 }
 
 impl ComputeArgs {
@@ -53,6 +56,7 @@ impl ComputeArgs {
             cores: self.cores.map(|count| Cores {
                 count,
                 workers: sharing,
+                transport: self.transport_ps,
             }),
         }
     }

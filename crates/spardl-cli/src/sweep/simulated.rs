@@ -95,6 +95,7 @@ fn scenario(args: &Args, density: Density, fabric: Fabric) -> anyhow::Result<Sce
         seed: args.seed,
         seeds: 1,
         warmup: 2,
+        steps: 1,
     })
 }
 
@@ -193,6 +194,7 @@ pub(super) fn stragglers(
             },
             seeds: STRAGGLER_SEEDS,
             warmup: 0,
+            steps: 1,
             ..scenario(args, density, fabric.map_err(bad_request)?)?
         };
         for method in STRAGGLER_METHODS {

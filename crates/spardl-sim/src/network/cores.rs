@@ -1,6 +1,7 @@
 //! Cores that the workers of a machine share.
 //!
-//! A worker has one piece of work at a time and uses at most one core for it. When a machine has more pieces than cores, all
+//! A worker has one piece of work at a time and uses at most one core for it; a message has one on the machine of its sender
+//! and one on that of its receiver. When a machine has more pieces than cores, all
 //! get the same part, as a scheduler of processes gives them. All numbers are integers: what is left of a piece is in
 //! nanoseconds times 1e9.
 
@@ -8,6 +9,15 @@ use spardl_core::Rank;
 
 /// A whole core, as a rate.
 const WHOLE: u64 = 1_000_000_000;
+
+/// Whose work a piece is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A worker's own.
+    Worker(Rank),
+    /// The system's, for the message of this number.
+    Message(u64),
+}
 
 /// The cores of all machines.
 #[derive(Clone, Debug)]
@@ -28,7 +38,7 @@ struct Machine {
 
 #[derive(Clone, Debug)]
 struct Piece {
-    worker: Rank,
+    owner: Owner,
     left: u128,
 }
 
@@ -43,12 +53,12 @@ impl Cores {
         }
     }
 
-    /// A worker begins something that takes so many nanoseconds on a core of its own.
-    pub(super) fn start(&mut self, now: u64, worker: Rank, nanos: u64) {
+    /// On the machine of a worker something begins that takes so many nanoseconds on a core of its own.
+    pub(super) fn start(&mut self, now: u64, worker: Rank, owner: Owner, nanos: u64) {
         let machine = &mut self.machines[(worker.get() / self.workers) as usize];
         machine.advance(now, self.count);
         machine.pieces.push(Piece {
-            worker,
+            owner,
             left: u128::from(nanos) * u128::from(WHOLE),
         });
     }
@@ -60,15 +70,15 @@ impl Cores {
             .min()
     }
 
-    /// A worker whose piece is done at `now`, as [`Cores::next_end`] said.
-    pub(super) fn take_ended(&mut self, now: u64) -> Option<Rank> {
+    /// Whose piece is done at `now`, as [`Cores::next_end`] said.
+    pub(super) fn take_ended(&mut self, now: u64) -> Option<Owner> {
         for machine in &mut self.machines {
             if machine.next_end(self.count) != Some(now) {
                 continue;
             }
             machine.advance(now, self.count);
             let ended = machine.pieces.iter().position(|piece| piece.left == 0)?;
-            return Some(machine.pieces.remove(ended).worker);
+            return Some(machine.pieces.remove(ended).owner);
         }
         None
     }
@@ -113,11 +123,16 @@ mod tests {
         loop {
             let end = cores.next_end();
             match waiting.next_if(|(start, ..)| end.is_none_or(|end| *start < end)) {
-                Some(&(start, worker, nanos)) => cores.start(start, Rank::new(worker), nanos),
+                Some(&(start, worker, nanos)) => {
+                    let worker = Rank::new(worker);
+                    cores.start(start, worker, Owner::Worker(worker), nanos);
+                }
                 None => {
                     let Some(end) = end else { return ends };
-                    let worker = cores.take_ended(end).unwrap();
-                    ends.push((end, worker.get()));
+                    match cores.take_ended(end).unwrap() {
+                        Owner::Worker(worker) => ends.push((end, worker.get())),
+                        Owner::Message(number) => unreachable!("no message {number}"),
+                    }
                 }
             }
         }

@@ -2,10 +2,11 @@
 
 mod cores;
 pub(crate) mod flows;
+mod parcel;
 mod traffic;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +17,14 @@ use spardl_core::{Payload, Rank, World};
 use spardl_drive::{BucketId, Clock, News, Stamp, Time};
 
 use crate::clock::VirtualClock;
+use crate::compute;
 use crate::fault::{Fault, Message};
-use crate::path::{Path, Spent};
+use crate::path::{Hop, Path, Spent};
 use crate::transport::{Receiver, SimTransport};
 
-pub(crate) use cores::Cores;
+use cores::{Cores, Owner};
+use parcel::Moving;
+pub(crate) use parcel::Parcel;
 pub(crate) use traffic::Traffic;
 pub use traffic::{LinkUse, Sharing};
 
@@ -38,61 +42,6 @@ pub(crate) enum Event {
     Arrival(Box<Parcel>),
     /// Something departs; the network's own.
     Departure(Box<Parcel>),
-}
-
-/// Something on its way.
-#[derive(Debug)]
-pub(crate) struct Parcel {
-    pub(crate) from: Rank,
-    pub(crate) to: Rank,
-    pub(crate) news: News,
-    /// What led to it, up to its arrival once it is there.
-    pub(crate) path: Path,
-    /// A copy that nobody wants.
-    is_copy: bool,
-    departed: u64,
-    alone: u64,
-    latency: u64,
-}
-
-impl Parcel {
-    fn news_bytes(&self) -> u64 {
-        match &self.news {
-            News::Message { payload, .. } => payload.wire_len() as u64,
-            News::GaveUp(_) | News::Goodbye => 0,
-        }
-    }
-
-    const fn round(&self) -> u32 {
-        match &self.news {
-            News::Message { round, .. } => *round,
-            News::GaveUp(_) | News::Goodbye => 0,
-        }
-    }
-
-    /// Another of the same length.
-    fn copy(&self) -> Self {
-        let news = match &self.news {
-            News::Message {
-                stamp,
-                bucket,
-                round,
-                payload,
-            } => News::Message {
-                stamp: *stamp,
-                bucket: *bucket,
-                round: *round,
-                payload: payload.clone(),
-            },
-            News::GaveUp(stamp) => News::GaveUp(*stamp),
-            News::Goodbye => News::Goodbye,
-        };
-        Self {
-            news,
-            is_copy: true,
-            ..*self
-        }
-    }
 }
 
 /// When, in which order among equals, to whom.
@@ -116,6 +65,11 @@ pub(crate) struct Network {
     delivery: Delivery,
     /// None: every worker has a core of its own.
     cores: Option<Cores>,
+    /// Picoseconds that moving a byte takes of the cores.
+    transport: u64,
+    /// The messages that the system still works for, by number.
+    moving: BTreeMap<u64, Moving>,
+    messages: u64,
     fault: Box<dyn FnMut(Message<'_>) -> Fault + Send>,
 }
 
@@ -160,6 +114,9 @@ impl Network {
             events: 0,
             delivery: Delivery::Shuffled(ChaCha8Rng::seed_from_u64(0)),
             cores: None,
+            transport: 0,
+            moving: BTreeMap::new(),
+            messages: 0,
             fault: Box::new(|_| Fault::None),
         }
     }
@@ -201,13 +158,17 @@ impl Network {
     pub(crate) fn work(&mut self, nanos: u64, worker: Rank) {
         match &mut self.cores {
             None => self.plan_in(nanos, worker, Event::Free),
-            Some(cores) => cores.start(self.clock.now().as_nanos(), worker, nanos),
+            Some(cores) => {
+                let now = self.clock.now().as_nanos();
+                cores.start(now, worker, Owner::Worker(worker), nanos);
+            }
         }
     }
 
     /// Lets workers share cores.
-    pub(crate) fn set_cores(&mut self, cores: Cores) {
-        self.cores = Some(cores);
+    pub(crate) fn set_cores(&mut self, cores: compute::Cores) {
+        self.cores = Some(Cores::new(cores.count, cores.workers, self.size));
+        self.transport = cores.transport;
     }
 
     /// Sends what the worker has put into its outbox.
@@ -264,6 +225,7 @@ impl Network {
             departed: 0,
             alone: 0,
             latency: 0,
+            number: 0,
         };
         for _ in 0..copies {
             self.depart_in(late, parcel.copy());
@@ -279,15 +241,80 @@ impl Network {
         }
     }
 
-    fn depart(&mut self, parcel: Parcel) {
+    fn depart(&mut self, mut parcel: Parcel) {
         let now = self.clock.now().as_nanos();
-        let arrival = match &mut self.delivery {
-            Delivery::Shuffled(_) => Some((now + self.shuffled_delay(), parcel)),
-            Delivery::Links(traffic) => traffic.depart(now, parcel),
-        };
-        if let Some((at, parcel)) = arrival {
-            self.plan(at, parcel.to, Event::Arrival(Box::new(parcel)));
+        if let Delivery::Links(_) = &self.delivery {
+            self.let_system_work(now, &mut parcel);
         }
+        match &mut self.delivery {
+            Delivery::Shuffled(_) => {
+                let at = now + self.shuffled_delay();
+                self.plan(at, parcel.to, Event::Arrival(Box::new(parcel)));
+            }
+            Delivery::Links(traffic) => {
+                if let Some((end, parcel)) = traffic.depart(now, parcel) {
+                    self.leave_links(end, parcel);
+                }
+            }
+        }
+    }
+
+    /// The system begins to move a message, half of the work on either end, while it is on the links.
+    fn let_system_work(&mut self, now: u64, parcel: &mut Parcel) {
+        let work = parcel.news_bytes().saturating_mul(self.transport) / 1000;
+        let Some(cores) = self.cores.as_mut().filter(|_| work > 0) else {
+            return;
+        };
+        self.messages += 1;
+        parcel.number = self.messages;
+        let owner = Owner::Message(parcel.number);
+        cores.start(now, parcel.from, owner, work / 2);
+        cores.start(now, parcel.to, owner, work - work / 2);
+        let moving = Moving {
+            pieces: 2,
+            parcel: None,
+        };
+        self.moving.insert(parcel.number, moving);
+    }
+
+    /// The last bit of a message leaves the links at `end`. It arrives when the system has done its part too.
+    fn leave_links(&mut self, end: u64, parcel: Parcel) {
+        match self.moving.get_mut(&parcel.number) {
+            Some(moving) => moving.parcel = Some((end, parcel)),
+            None => self.plan_arrival((end, end), parcel),
+        }
+    }
+
+    /// A piece of the system's work for a message is done.
+    fn finish_piece(&mut self, now: u64, number: u64) {
+        let Some(moving) = self.moving.get_mut(&number) else {
+            return;
+        };
+        moving.pieces -= 1;
+        if moving.pieces > 0 {
+            return;
+        }
+        let moving = self.moving.remove(&number).unwrap_or_default();
+        if let Some((end, parcel)) = moving.parcel {
+            self.plan_arrival((end, end.max(now)), parcel);
+        }
+    }
+
+    /// A message has left the links, and the system has done its part: notes where the time went.
+    fn plan_arrival(&mut self, (left, moved): (u64, u64), mut parcel: Parcel) {
+        let (took, round) = (left - parcel.departed, parcel.round());
+        let (path, at) = (&mut parcel.path, moved + parcel.latency);
+        path.add(Spent::Transfer, parcel.alone.min(took));
+        path.add(Spent::Contention, took.saturating_sub(parcel.alone));
+        path.add(Spent::Cores, moved - left);
+        path.add(Spent::Latency, parcel.latency);
+        path.hop(Hop {
+            nanos: at - parcel.departed,
+            from: parcel.from.get(),
+            to: parcel.to.get(),
+            round,
+        });
+        self.plan(at, parcel.to, Event::Arrival(Box::new(parcel)));
     }
 
     fn shuffled_delay(&mut self) -> u64 {
@@ -345,18 +372,22 @@ impl Network {
 
     fn plan_ended(&mut self, end: u64) {
         while let Delivery::Links(traffic) = &mut self.delivery
-            && let Some((at, parcel)) = traffic.take_ended(end)
+            && let Some(parcel) = traffic.take_ended(end)
         {
-            self.plan(at, parcel.to, Event::Arrival(Box::new(parcel)));
+            self.leave_links(end, parcel);
         }
-        while let Some(worker) = self.cores.as_mut().and_then(|cores| cores.take_ended(end)) {
-            self.plan(end, worker, Event::Free);
+        while let Some(owner) = self.cores.as_mut().and_then(|cores| cores.take_ended(end)) {
+            match owner {
+                Owner::Worker(worker) => self.plan(end, worker, Event::Free),
+                Owner::Message(number) => self.finish_piece(end, number),
+            }
         }
     }
 
     /// Everything under way is lost.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
+        self.moving.clear();
         if let Some(cores) = &mut self.cores {
             cores.clear();
         }

@@ -2,7 +2,6 @@
 
 use super::Parcel;
 use super::flows::Flows;
-use crate::path::{Hop, Spent};
 use crate::topology::{Fabric, transfer};
 
 /// What happens when messages meet on a link.
@@ -24,6 +23,9 @@ pub struct LinkUse {
     pub busy: u64,
 }
 
+/// When a link was busy that never was.
+const IDLE: i64 = i64::MIN / 2;
+
 /// The messages under way on a fabric.
 #[derive(Debug)]
 pub(crate) struct Traffic {
@@ -32,6 +34,8 @@ pub(crate) struct Traffic {
     flows: Flows<Parcel>,
     /// Without sharing: when each worker has sent what it has.
     sent: Vec<u64>,
+    /// With a burst: until when each link would have been busy if it had passed nothing at once.
+    busy: Vec<i64>,
     bytes: Vec<u64>,
 }
 
@@ -43,34 +47,53 @@ impl Traffic {
             fabric,
             sharing,
             sent: vec![0; links],
+            busy: vec![IDLE; links],
             bytes: vec![0; links],
         }
     }
 
-    /// A message departs now. Returns it with its arrival when that is known already.
+    /// A message departs now. Returns it with the moment when it will have left the links, if that is known already.
     pub(super) fn depart(&mut self, now: u64, mut parcel: Parcel) -> Option<(u64, Parcel)> {
         let route = self.fabric.route(parcel.from, parcel.to);
         let (bytes, capacities) = (parcel.news_bytes(), self.fabric.capacities());
         let links = route.links().iter();
         let narrowest = links.clone().map(|&link| capacities[link as usize]).min();
-        let alone = transfer(bytes, narrowest.unwrap_or(u64::MAX));
         for &link in links {
             self.bytes[link as usize] += bytes;
         }
+        let rest = bytes - self.pass_at_once(now, route.links(), bytes);
+        let alone = transfer(rest, narrowest.unwrap_or(u64::MAX));
         (parcel.departed, parcel.alone) = (now, alone);
         parcel.latency = route.latency;
         match self.sharing {
             Sharing::Fair => {
-                self.flows.start(now, route, bytes, parcel);
+                self.flows.start(now, route, rest, parcel);
                 None
             }
             Sharing::None => {
                 let sent = &mut self.sent[parcel.from.index()];
                 *sent = (*sent).max(now) + alone;
-                let end = *sent;
-                Some(arrive(end, parcel))
+                Some((*sent, parcel))
             }
         }
+    }
+
+    /// Bytes of a message that all links of its way pass at once: what they did not use of their rate before, up to the burst.
+    fn pass_at_once(&mut self, now: u64, links: &[u32], bytes: u64) -> u64 {
+        let burst = self.fabric.burst();
+        if burst == 0 {
+            return 0;
+        }
+        let (now, mut most) = (now as i64, bytes.min(burst));
+        for &link in links {
+            let capacity = self.fabric.capacities()[link as usize];
+            let busy = &mut self.busy[link as usize];
+            *busy = (*busy).max(now - transfer(burst, capacity) as i64);
+            let unused = u128::from((now - *busy).max(0) as u64) * u128::from(capacity);
+            most = most.min((unused / 8_000_000_000) as u64);
+            *busy += transfer(bytes, capacity) as i64;
+        }
+        most
     }
 
     /// When the next message has left the links, if nothing departs before.
@@ -78,15 +101,15 @@ impl Traffic {
         self.flows.next_end(now)
     }
 
-    /// A message that has left the links at `now`, with its arrival.
-    pub(super) fn take_ended(&mut self, now: u64) -> Option<(u64, Parcel)> {
+    /// A message that has left the links at `now`.
+    pub(super) fn take_ended(&mut self, now: u64) -> Option<Parcel> {
         let is_due = self.flows.first_end() == Some(now);
-        let parcel = is_due.then(|| self.flows.take_ended(now))??;
-        Some(arrive(now, parcel))
+        is_due.then(|| self.flows.take_ended(now))?
     }
 
-    /// What each link has carried since the last call.
+    /// What each link has carried since the last call, at the end of a step; the next one finds the links idle.
     pub(crate) fn take_use(&mut self) -> Vec<LinkUse> {
+        self.busy.fill(IDLE);
         let capacities = self.fabric.capacities();
         let carried = self.bytes.iter_mut().zip(capacities);
         carried
@@ -101,22 +124,7 @@ impl Traffic {
     pub(super) fn clear(&mut self) {
         self.flows.clear();
         self.sent.fill(0);
+        self.busy.fill(IDLE);
         self.bytes.fill(0);
     }
-}
-
-/// The last bit has left the links: notes where the time went.
-fn arrive(end: u64, mut parcel: Parcel) -> (u64, Parcel) {
-    let (took, round) = (end - parcel.departed, parcel.round());
-    let path = &mut parcel.path;
-    path.add(Spent::Transfer, parcel.alone.min(took));
-    path.add(Spent::Contention, took.saturating_sub(parcel.alone));
-    path.add(Spent::Latency, parcel.latency);
-    path.hop(Hop {
-        nanos: took + parcel.latency,
-        from: parcel.from.get(),
-        to: parcel.to.get(),
-        round,
-    });
-    (end + parcel.latency, parcel)
 }
