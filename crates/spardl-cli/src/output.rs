@@ -1,9 +1,11 @@
 //! Where results and complaints go.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 
 /// A request that cannot be met as it stands, told apart from a run that failed.
 #[derive(Debug)]
@@ -62,6 +64,14 @@ fn suggestion(error: &clap::Error) -> Option<String> {
         // The nearest comes last.
         ContextValue::Strings(meant) => meant.last().cloned(),
         _ => None,
+    })
+}
+
+/// A path that is a directory or can become one.
+pub(crate) fn directory() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.exists() && !path.is_dir() {
+        true => Err("it is a file: name a directory"),
+        false => Ok(path),
     })
 }
 

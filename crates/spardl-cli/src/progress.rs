@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output::bad_request;
 
 /// The bar appears after this time.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -40,7 +41,13 @@ impl Progress {
         if let Some(directory) = directory {
             let path = directory.join(format!("rank-{rank}.log"));
             let file = fs::create_dir_all(directory).and_then(|()| File::create(&path));
-            self.log = Some(file.with_context(|| format!("writing {}", path.display()))?);
+            let unwritable = |error| {
+                bad_request(format!(
+                    "--log-dir: cannot write {}: {error}",
+                    path.display()
+                ))
+            };
+            self.log = Some(file.map_err(unwritable)?);
         }
         Ok(self)
     }

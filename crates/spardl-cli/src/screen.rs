@@ -22,12 +22,15 @@ fn width(term: &Term) -> Option<usize> {
     (columns > 0).then_some(columns.into())
 }
 
-/// A table of text: one column names the rows and is on the left, the others are on the right.
+/// A table of text: columns of words are on the left, those of numbers on the right.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet {
     names: Vec<String>,
     rows: Vec<Vec<String>>,
-    key: usize,
+    /// The columns that name the rows.
+    keys: Vec<usize>,
+    /// Columns of words.
+    words: Vec<usize>,
     is_comment: bool,
     /// A heading, and words about each row.
     about: Option<(String, Vec<String>)>,
@@ -45,7 +48,8 @@ impl Sheet {
         Self {
             names: names.into_iter().map(Into::into).collect(),
             rows: rows.into_iter().collect(),
-            key: 0,
+            keys: vec![0],
+            words: vec![0],
             is_comment: false,
             about: None,
         }
@@ -53,7 +57,17 @@ impl Sheet {
 
     /// With the column of this number as the one that names the rows.
     pub(crate) fn with_key(self, key: usize) -> Self {
-        Self { key, ..self }
+        self.with_keys(vec![key]).with_columns_of_words(vec![key])
+    }
+
+    /// With columns that name the rows together.
+    pub(crate) fn with_keys(self, keys: Vec<usize>) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// With these columns on the left.
+    pub(crate) fn with_columns_of_words(self, words: Vec<usize>) -> Self {
+        Self { words, ..self }
     }
 
     /// With headings that start with `#`, as comments do.
@@ -94,13 +108,14 @@ impl Sheet {
         if self.total(&all, broken) <= width {
             return self.with_words_beside(self.block(&all, broken), width);
         }
-        let mut blocks: Vec<Vec<usize>> = vec![vec![self.key]];
-        for &i in all.iter().filter(|&&i| i != self.key) {
+        let mut blocks: Vec<Vec<usize>> = vec![self.keys.clone()];
+        for &i in all.iter().filter(|i| !self.keys.contains(i)) {
             let last = blocks.last_mut().expect("never empty");
             last.push(i);
-            if last.len() > 2 && self.total(last, broken) > width {
+            if last.len() > self.keys.len() + 1 && self.total(last, broken) > width {
                 last.pop();
-                blocks.push(vec![self.key, i]);
+                let keys = self.keys.iter().copied();
+                blocks.push(keys.chain([i]).collect());
             }
         }
         let blocks = blocks.iter().map(|columns| self.block(columns, broken));
@@ -112,7 +127,9 @@ impl Sheet {
 
     /// Is there a value in this column, or nothing to judge by?
     fn is_known(&self, column: usize) -> bool {
-        column == self.key || self.rows.is_empty() || self.rows.iter().any(|row| row[column] != "-")
+        self.keys.contains(&column)
+            || self.rows.is_empty()
+            || self.rows.iter().any(|row| row[column] != "-")
     }
 
     /// Characters of a column whose heading needs so many; of the `first` one the mark of a comment belongs to the heading.
@@ -199,7 +216,8 @@ impl Sheet {
     fn line(&self, columns: &[usize], cells: &[&str], widths: &[usize], less: usize) -> String {
         let cells = cells.iter().enumerate().map(|(place, cell)| {
             let width = widths[place] - if place == 0 { less } else { 0 };
-            match columns[place] == self.key {
+            let column = columns[place];
+            match self.words.contains(&column) {
                 true => format!("{cell:width$}"),
                 false => format!("{cell:>width$}"),
             }
@@ -335,6 +353,30 @@ spardl                 98.31                  2.10
             text.lines().all(|line| line.chars().count() <= 25),
             "{text}"
         );
+    }
+
+    #[test]
+    fn columns_that_name_the_rows_together_stand_in_every_block() {
+        let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let rows = [
+            row(["2", "r", "1000000", "7"]),
+            row(["2", "b", "900", "8000000"]),
+        ];
+        let sheet = Sheet::new(["teams", "sag", "bytes", "time"], rows);
+        let text = sheet
+            .with_keys(vec![0, 1])
+            .with_columns_of_words(vec![1])
+            .text(Some(20));
+        let expected = [
+            "teams  sag    bytes",
+            "    2  r    1000000",
+            "    2  b        900",
+            "",
+            "teams  sag     time",
+            "    2  r          7",
+            "    2  b    8000000\n",
+        ];
+        assert_eq!(text, expected.join("\n"));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! `spardl bench` as a user runs it.
 
+mod command;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
 use npyz::WriterBuilder;
 use serde_json::Value;
+
+use command::{printed, refused, run, spardl};
 
 /// What scripts read from every line of JSON.
 const FIELDS: [&str; 22] = [
@@ -38,40 +42,11 @@ const FIELDS: [&str; 22] = [
 /// All methods, and dense once more with bf16 values.
 const ROWS: usize = 21;
 
-fn spardl(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_spardl"));
-    command.args(arguments.split_whitespace());
-    command
-}
-
-fn run(arguments: &str) -> Output {
-    spardl(arguments).output().expect("the binary runs")
-}
-
-/// The output of a run that must succeed and say nothing on stderr.
-fn printed(arguments: &str) -> String {
-    let output = run(arguments);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments}: {complaint}");
-    assert_eq!(complaint, "", "{arguments}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
 fn rows(arguments: &str) -> Vec<Value> {
     let text = printed(&format!("{arguments} --format json"));
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
         .collect()
-}
-
-/// The one line of complaint of a request that must be refused.
-fn refused(arguments: &str) -> String {
-    let output = run(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments}");
-    let complaint = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(complaint.lines().count(), 1, "{arguments}: {complaint}");
-    complaint
 }
 
 fn conserving_methods() -> BTreeMap<String, bool> {

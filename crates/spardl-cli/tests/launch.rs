@@ -77,6 +77,16 @@ fn a_log_has_what_was_done() {
     assert!(output.status.success(), "{output:?}");
     let log = std::fs::read_to_string(format!("{folder}/rank-0.log")).expect("a log");
     assert!(log.contains("spardl, P = 2, n = 100"), "{log}");
+    for place in [
+        format!("{folder}/rank-0.log"),
+        format!("{folder}/rank-0.log/below"),
+    ] {
+        let output = run(&format!("{small} --log-dir {place}"), &[]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(complaint.contains("--log-dir"), "{complaint}");
+        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    }
 }
 
 #[test]

@@ -127,3 +127,35 @@ fn a_second_signal_ends_a_run_at_once_and_its_directory_is_taken_over() {
     assert!(again.status.success(), "{text}");
     assert!(text.contains("taken over"), "{text}");
 }
+
+#[test]
+fn a_comparison_that_is_stopped_shows_the_runs_that_ended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("out");
+    let small = "compare --methods dense,gtopk --dnn mlp --dataset synthetic --train-samples 640 --test-samples 100 \
+                 --workers 2 --batch-size 8 --max-epochs 12";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spardl"));
+    command
+        .args(small.split_whitespace())
+        .arg("--out")
+        .arg(&out);
+    let began = Instant::now();
+    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = output.spawn().expect("the binary was built for this test");
+    // The second run has its directory once the first has ended.
+    while !out.join("gtopk/steps.jsonl").exists() {
+        assert!(began.elapsed() < PATIENCE, "no second run");
+        thread::sleep(Duration::from_millis(2));
+    }
+    send(&child, &["INT"]);
+    let output = child.wait_with_output().expect("it ends");
+    let text = words(&output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("compare keeps no checkpoints"), "{text}");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names: Vec<&str> = table.lines().filter_map(|l| l.split(' ').next()).collect();
+    assert_eq!(names, ["method", "dense"], "{table}");
+    for file in ["compare.json", "report.html", "gtopk/summary.json"] {
+        assert!(out.join(file).exists(), "no {file}");
+    }
+}

@@ -23,7 +23,8 @@ pub(super) fn run(scale: Scale) -> anyhow::Result<Report> {
         "K/k: entries of the update over the target; the scale of the gradients changes after half of the steps".to_owned(),
         "1st: steps of the first half after its first fifth; 2nd: of the second half, all".to_owned(),
         "back after: steps after the change until K/k is within 0.5 to 2 for good; outside: steps outside after the change".to_owned(),
-        "hard-threshold tuned: at the mean k-th largest magnitude of the first step; no cap on its entries".to_owned(),
+        "hard-threshold tuned: at the mean k-th largest magnitude of the first step; capped: a worker selects at most 4k".to_owned(),
+        "fallback counted: published controller; what a worker sends when nothing reaches the threshold counts as found".to_owned(),
     ]);
     for change in [10.0, 0.1] {
         report.add(table(scale.seed, change, len, k, steps)?);
@@ -51,7 +52,7 @@ fn table(seed: u64, change: f32, len: u32, k: usize, steps: u64) -> anyhow::Resu
     let mut gradients = Gradients::fresh(seed, Distribution::HeavyTailed, 0.0, WORKERS, len);
     gradients.draw(0);
     let tuned = threshold(&gradients.now, k).to_string();
-    let contestants: [Contestant<'_>; 5] = [
+    let contestants: [Contestant<'_>; 7] = [
         ("exdyna corrected", "exdyna", &[]),
         ("exdyna published", "exdyna", &[("controller", "published")]),
         (
@@ -60,9 +61,19 @@ fn table(seed: u64, change: f32, len: u32, k: usize, steps: u64) -> anyhow::Resu
             &[("controller", "published"), ("start", "published")],
         ),
         (
+            "exdyna fallback counted",
+            "exdyna",
+            &[("controller", "published"), ("fallback", "counted")],
+        ),
+        (
             "hard-threshold tuned",
             "hard-threshold",
             &[("threshold", &tuned), ("cap", "none")],
+        ),
+        (
+            "hard-threshold tuned, capped",
+            "hard-threshold",
+            &[("threshold", &tuned)],
         ),
         (
             "hard-threshold published",

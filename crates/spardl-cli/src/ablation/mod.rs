@@ -16,6 +16,7 @@ mod teams;
 
 use crate::launch;
 use crate::output::{bad_request, print};
+use crate::screen::stdout_width;
 use report::Report;
 
 /// Which ablation to run.
@@ -130,14 +131,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let report = report(&args.name, args.quick, args.seed)?;
     print(&match args.format {
-        Format::Text => report.text(),
+        Format::Text => report.text(stdout_width()),
         Format::Json => report.json(&args.name)?,
     })
 }
 
 /// The table of an ablation as text, as `spardl ablation NAME` prints it.
 pub(crate) fn text(name: &str) -> anyhow::Result<String> {
-    Ok(report(name, false, 1)?.text())
+    Ok(report(name, false, 1)?.text(None))
 }
 
 fn report(name: &str, quick: bool, seed: u64) -> anyhow::Result<Report> {

@@ -13,6 +13,20 @@ const WORKERS: u32 = 8;
 /// Steps between two exact thresholds, tau', in the accuracy ablation: the default preset's.
 const EXACT_EVERY: usize = 32;
 
+/// What is judged; with few bits too, whose errors stay in the residuals.
+const METHODS: [&str; 10] = [
+    "ok-topk",
+    "ok-topk-q4",
+    "ok-topk-q1",
+    "topk-a2",
+    "gtopk",
+    "spardl",
+    "spardl-q4",
+    "spardl-q1",
+    "exdyna",
+    "clt-k",
+];
+
 /// `ok-topk-accuracy`.
 pub(super) fn accuracy(scale: Scale) -> anyhow::Result<Report> {
     let (len, steps) = scale.size((16_000, 192), (1_000, 64));
@@ -41,7 +55,7 @@ fn accuracy_tables(
     mut gradients: Gradients,
     (len, k, steps): (u32, usize, u64),
 ) -> anyhow::Result<[Sheet; 2]> {
-    let mut runners = ["ok-topk", "topk-a2", "gtopk", "spardl", "exdyna", "clt-k"]
+    let mut runners = METHODS
         .into_iter()
         .map(|name| {
             let runner = Runner::new(name, &*method(name, &[])?, WORKERS, len, k)?;

@@ -1,10 +1,11 @@
 //! What an ablation found, as tables.
 
-use std::fmt::Write;
+use std::collections::BTreeSet;
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serializer;
 use serde::ser::SerializeMap;
+
+use crate::screen::{self, wrapped};
 
 /// Everything an ablation prints.
 #[derive(Debug, Default)]
@@ -46,13 +47,15 @@ impl Report {
         self.sheets.push(sheet);
     }
 
-    pub(super) fn text(&self) -> String {
+    /// For a terminal of that width, or for a file.
+    pub(super) fn text(&self, width: Option<usize>) -> String {
         let mut text = String::new();
-        for line in &self.setup {
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(2));
+        for line in self.setup.iter().flat_map(|line| wrapped(line, room)) {
             text += &format!("# {line}\n");
         }
         for sheet in &self.sheets {
-            text += &sheet.text();
+            text += &format!("\n{}\n{}", sheet.caption, sheet.text(width));
         }
         text
     }
@@ -98,29 +101,36 @@ impl Sheet {
         self.rows.push(row);
     }
 
-    fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(&self.columns);
-        for row in &self.rows {
-            table.add_row(row.iter().map(Cell::text));
-        }
-        for (i, column) in table.column_iter_mut().enumerate() {
-            let right = |row: &Vec<Cell>| !matches!(row[i], Cell::Text(_));
-            if self.rows.iter().any(right) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        let mut text = format!("\n{}\n", self.caption);
-        for line in table.to_string().lines() {
-            let written = writeln!(text, "{}", line.trim_end());
-            written.expect("a string takes any text");
-        }
-        text
+    fn text(&self, width: Option<usize>) -> String {
+        let rows = self.rows.iter();
+        let rows = rows.map(|row| row.iter().map(Cell::text).collect());
+        let is_words = |i: &usize| self.rows.iter().all(|row| row[*i].is_words());
+        screen::Sheet::new(self.columns.iter().copied(), rows)
+            .with_keys(self.keys())
+            .with_columns_of_words((0..self.columns.len()).filter(is_words).collect())
+            .text(width)
+    }
+
+    /// As many columns from the first on as it takes to tell the rows apart.
+    fn keys(&self) -> Vec<usize> {
+        let names = |row: &[Cell], columns| -> Vec<String> {
+            let names = row[..columns].iter().map(Cell::text);
+            names.collect()
+        };
+        let are_apart = |columns: &usize| {
+            let all: BTreeSet<_> = self.rows.iter().map(|row| names(row, *columns)).collect();
+            all.len() == self.rows.len()
+        };
+        let columns = (1..self.columns.len()).find(are_apart);
+        (0..columns.unwrap_or(1)).collect()
     }
 }
 
 impl Cell {
+    const fn is_words(&self) -> bool {
+        matches!(self, Self::Text(_))
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),

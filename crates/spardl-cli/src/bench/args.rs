@@ -8,7 +8,7 @@ use spardl_sim::gradient::Distribution;
 
 use crate::launch::{self, TransportChoice};
 use crate::method::MethodArgs;
-use crate::output::bad_request;
+use crate::output::{bad_request, directory};
 use crate::tune::auto::CacheArgs;
 
 /// What to measure.
@@ -85,7 +85,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "auto")]
     pub(super) transport: TransportChoice,
     /// Write what each rank does to DIR/rank-N.log, with the time of every iteration.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = directory())]
     pub(super) log_dir: Option<PathBuf>,
     /// How to print: tables, one JSON object per line and method, or CSV with a line of names.
     #[arg(long, default_value = "text")]

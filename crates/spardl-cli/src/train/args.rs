@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -12,7 +11,7 @@ use toml::Table;
 use super::config::{Config, LARGEST};
 use super::{defaults, file};
 use crate::launch::TransportChoice;
-use crate::output::bad_request;
+use crate::output::{bad_request, directory};
 
 /// How to train. What is not given comes from the file of --config, then from the defaults.
 #[derive(Clone, Debug, Default, Args)]
@@ -34,7 +33,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, help_heading = "Run")]
     pub(crate) resume: bool,
     /// Write configuration, steps, epochs, TensorBoard events and a page of charts into DIR.
-    #[arg(long, value_name = "DIR", help_heading = "Run", value_parser = PathBufValueParser::new().try_map(directory))]
+    #[arg(long, value_name = "DIR", help_heading = "Run", value_parser = directory())]
     pub(crate) out: Option<PathBuf>,
     /// A TOML file with options under the same names, all but --resume, --out, --transport; options given here win.
     #[arg(long, value_name = "FILE", help_heading = "Run")]
@@ -156,14 +155,6 @@ impl TrainArgs {
         let command = Self::augment_args(Command::new("train").no_binary_name(true));
         let matches = command.try_get_matches_from(flags).expect("valid flags");
         Self::from_arg_matches(&matches).expect("valid flags")
-    }
-}
-
-/// A path that is a directory or can become one.
-fn directory(path: PathBuf) -> Result<PathBuf, &'static str> {
-    match path.exists() && !path.is_dir() {
-        true => Err("it is a file: name a directory"),
-        false => Ok(path),
     }
 }
 

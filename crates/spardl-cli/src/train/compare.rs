@@ -223,43 +223,40 @@ struct Ended {
 }
 
 impl Planned<'_> {
-    /// Trains and writes into `out`; `None` on ranks that have nothing to show.
+    /// Trains and writes into `out`.
     fn train(
         &self,
         place: &str,
         out: Option<&Path>,
         job: Option<&mut Job>,
-        prints: bool,
-    ) -> anyhow::Result<Option<Ended>> {
+    ) -> anyhow::Result<Ended> {
         results::begin(out, &self.run.config, false)?;
         let mut console = Console::new(&self.name, out).at(place);
         let summary = self.run.train(job, &mut console)?;
-        stop::concluded(&summary, &self.run.config, prints)?;
-        if !prints {
-            return Ok(None);
-        }
         if let Some(dir) = out {
             results::save_summary(dir, &self.run.config, &summary)?;
         }
-        Ok(Some(Ended {
+        Ok(Ended {
             label: self.label.to_owned(),
             seed: self.seed,
             summary,
             curve: console.into_curve(),
-        }))
+        })
     }
 }
 
 fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     let prints = job.as_ref().is_none_or(|job| job.prints());
-    let first = TrainingRun::new(base.clone(), false);
-    let first = all_ready(job.as_deref_mut(), first)?;
+    let out = plan.out.as_deref().filter(|_| prints);
     // Everything is checked before the first long run.
-    plan.runs(&base, &first, &[])?;
+    let first = TrainingRun::new(base.clone(), false).and_then(|first| {
+        plan.runs(&base, &first, &[])?;
+        results::prepare(out, false)?;
+        Ok(first)
+    });
+    let first = all_ready(job.as_deref_mut(), first)?;
     if prints {
         introduce(&first)?;
-        let clear = |dir| results::clear(dir, false);
-        plan.out.as_deref().map_or(Ok(()), clear)?;
     }
     let choices = match plan.grid.is_asked_for() {
         true => plan
@@ -268,13 +265,16 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
         false => Vec::new(),
     };
     let runs = plan.runs(&base, &first, &choices)?;
-    let (mut ended, mut failed) = (Vec::new(), Vec::new());
+    let (mut ended, mut failed, mut stopped) = (Vec::new(), Vec::new(), None);
     for (i, run) in runs.iter().enumerate() {
         let place = format!("[{}/{}]", i + 1, runs.len());
-        let out = plan.out.as_ref().filter(|_| prints);
         let out = out.map(|dir| dir.join(run.name.replace([' ', '/', '@'], "-")));
-        match run.train(&place, out.as_deref(), job.as_deref_mut(), prints) {
-            Ok(done) => ended.extend(done),
+        match run.train(&place, out.as_deref(), job.as_deref_mut()) {
+            Ok(done) if done.summary.stopped.is_some() => {
+                stopped = Some(done.summary);
+                break;
+            }
+            Ok(done) => ended.push(done),
             Err(error) if is_own(&error) => {
                 if prints {
                     say(&format!("{}  failed: {error}", run.name));
@@ -284,11 +284,15 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
             Err(error) => return Err(error),
         }
     }
-    let shown = match ended.is_empty() {
+    // Also when it was stopped: what ended is shown.
+    let shown = match ended.is_empty() || !prints {
         true => Ok(()),
         false => finish(&base, plan, &choices, &ended),
     };
-    shown.and(verdict(&failed, runs.len(), job))
+    let concluded = |summary| stop::concluded(&summary, &base, prints);
+    shown
+        .and(stopped.map_or(Ok(()), concluded))
+        .and(verdict(&failed, runs.len(), job))
 }
 
 /// Did the numbers of this run alone go wrong? All workers know then and are there for the next run.
@@ -347,26 +351,20 @@ fn finish(base: &Config, plan: &Plan, choices: &[Choice], ended: &[Ended]) -> an
         save(dir, plan, base, ended, &rows)?;
     }
     print(&table::text(&rows, plan.link, stdout_width()))?;
-    if let Some((headings, cells)) = beside_dense(&rows) {
-        print(&format!(
-            "\n{}",
-            Sheet::new(headings, cells).text(stdout_width())
-        ))?;
+    for table in beside_dense(&rows) {
+        let text = Sheet::new(table.columns, table.rows).text(stdout_width());
+        print(&format!("\n{}\n{text}", table.title))?;
     }
     conclude(&rows, plan.link);
     Ok(())
 }
 
-/// The columns and rows of the second table; `None` with a method alone, or without a dense one.
-fn beside_dense(rows: &[Row]) -> Option<(Vec<String>, Vec<Vec<String>>)> {
-    let first = rows.first().filter(|_| rows.len() > 1)?;
-    let mut headings = vec!["method".to_owned()];
-    headings.extend(first.against_dense.as_ref()?.headings());
-    let cells = rows.iter().map(|row| {
-        let more = row.against_dense.iter().flat_map(Against::cells);
-        [row.method.clone()].into_iter().chain(more).collect()
-    });
-    Some((headings, cells.collect()))
+/// The tables after the first one.
+fn beside_dense(rows: &[Row]) -> Vec<Table> {
+    let methods = rows
+        .iter()
+        .filter_map(|row| Some((row.method.as_str(), row.against_dense.as_ref()?)));
+    against::tables(&methods.collect::<Vec<_>>())
 }
 
 /// Saves table, curves and page; done before anything is printed, as a closed stdout must not take the results with it.
@@ -395,15 +393,7 @@ fn save(
         rows,
         link: plan.link,
         settings: defaults::unusual(base)?,
-        more_tables: beside_dense(rows)
-            .map(|(columns, rows)| Table {
-                title: "Beside dense, over the same seeds".to_owned(),
-                columns,
-                rows,
-                is_text: false,
-            })
-            .into_iter()
-            .collect(),
+        more_tables: beside_dense(rows),
         more_charts: pareto::chart(rows).into_iter().collect(),
     };
     report.save(dir)?;

@@ -221,8 +221,8 @@ pub(crate) struct Config {
         default_value_t = 0.9
     )]
     pub(crate) momentum: f64,
-    /// Momentum of steps that hold mass back, which acts as momentum itself; auto: what is missing of --momentum, 0 at low densities
-    /// [default: auto for images, --momentum for text].
+    /// Momentum of steps that hold mass back, which acts as momentum itself; auto: what each element's wait leaves of --momentum
+    /// [default: auto].
     #[arg(
         long,
         value_name = "auto|X",

@@ -106,9 +106,10 @@ fn train(config: Config, args: &Args, mut job: Option<&mut Job>) -> anyhow::Resu
             "--compressor without --compression: the whole gradient is reduced, as published; add --compression",
         );
     }
-    let run = TrainingRun::new(config, args.resume);
-    let run = all_ready(job.as_deref_mut(), run)?;
     let out = args.out.as_deref().filter(|_| prints);
+    let run = TrainingRun::new(config, args.resume)
+        .and_then(|run| results::prepare(out, args.resume).map(|()| run));
+    let run = all_ready(job.as_deref_mut(), run)?;
     if prints {
         introduce(&run)?;
         results::begin(out, &run.config, args.resume)?;

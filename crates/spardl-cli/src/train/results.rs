@@ -9,7 +9,7 @@ use serde::Serialize;
 use spardl_train::record::{Summary, Totals, Traffic};
 
 use super::config::Config;
-use crate::output::arguments;
+use crate::output::{arguments, bad_request};
 use crate::stamp;
 
 /// The steps of a run, one to a line; a directory that has it was written by a run.
@@ -41,7 +41,21 @@ struct Saved<'a> {
     traffic: Traffic,
 }
 
-/// Makes the directory of a run that begins, or `resumes`, without anything of another run in it, and writes the configuration.
+/// Makes the directory, without anything of an earlier run in it unless this one `resumes`. One that cannot be written to is
+/// a request that cannot be met, and is noticed before anything is computed.
+pub(super) fn prepare(out: Option<&Path>, resumes: bool) -> anyhow::Result<()> {
+    let Some(dir) = out else {
+        return Ok(());
+    };
+    let probe = dir.join(".spardl-writes-here");
+    let is_writable = || fs::create_dir_all(dir).and_then(|()| fs::write(&probe, ""));
+    let made = is_writable().map_err(Into::into);
+    let made = made.and_then(|()| Ok(fs::remove_file(&probe)?));
+    made.and_then(|()| clear(dir, resumes))
+        .map_err(|error| bad_request(format!("--out {}: {error:#}", dir.display())))
+}
+
+/// Begins the directory of a run that begins, or `resumes`, without anything of another run in it: writes the configuration.
 pub(super) fn begin(out: Option<&Path>, config: &Config, resumes: bool) -> anyhow::Result<()> {
     let Some(dir) = out else {
         return Ok(());

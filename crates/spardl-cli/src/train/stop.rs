@@ -39,9 +39,11 @@ pub(super) fn concluded(summary: &Summary, config: &Config, prints: bool) -> any
 
 fn words(step: u64, saved: bool, arguments: &[String]) -> String {
     if !saved {
-        return format!(
-            "stopped after step {step}; nothing to go on from: give --checkpoint-dir for that"
-        );
+        let why = match arguments.first().map(String::as_str) {
+            Some("compare") => "compare keeps no checkpoints; the runs that ended are shown",
+            _ => "nothing to go on from: give --checkpoint-dir for that",
+        };
+        return format!("stopped after step {step}; {why}");
     }
     let mut call = arguments.join(" ");
     if !arguments.iter().any(|argument| argument == "--resume") {
@@ -69,5 +71,7 @@ mod tests {
             "stopped after step 9; go on with: spardl train --checkpoint-dir d --resume"
         );
         assert!(words(7, false, &fresh).contains("nothing to go on from"));
+        let compared = words(7, false, &call("compare --methods dense,spardl"));
+        assert!(compared.contains("keeps no checkpoints"), "{compared}");
     }
 }

@@ -469,6 +469,7 @@ fn the_hosts_of_the_examples_have_room_for_their_ranks() {
     }
 }
 
+#[cfg(feature = "networks")]
 #[test]
 fn the_published_examples_are_understood() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -548,8 +549,10 @@ fn results_survive_a_closed_or_full_stdout() {
 fn a_file_for_out_and_odd_numbers_are_refused_before_anything_is_printed() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let path = file.path().display().to_string();
+    let below = format!("{path}/below");
     for (args, complaint) in [
         (["--out", path.as_str()], "name a directory"),
+        (["--out", below.as_str()], "Not a directory"),
         (["--lr", "inf"], "finite number above zero"),
         (
             ["--deadline", "1e300"],

@@ -5,6 +5,7 @@
 //! is -0.67 points with a standard error of 0.33. The spread of either one alone (1 point) would hide it.
 
 use serde::Serialize;
+use spardl_chart::Table;
 use spardl_train::record::{EpochRecord, Summary};
 
 use super::super::link::Link;
@@ -144,37 +145,62 @@ fn seconds_to(run: &Summary, accuracy: f64, network: Link) -> Option<f64> {
     None
 }
 
-impl Against {
-    /// The names of the columns after the method's.
-    pub(super) fn headings(&self) -> Vec<String> {
-        let mut names = vec![
-            format!("points against {}", self.baseline),
-            "acc % at equal bytes".to_owned(),
-        ];
-        names.extend(GBITS.map(|gbits| format!("at equal time, {gbits} Gbit/s")));
-        names.extend(PARTS.map(|part| {
-            format!(
-                "s to {:.0} % of {}, {} Gbit/s",
-                100.0 * part,
-                self.baseline,
-                GBITS[0]
-            )
-        }));
-        names
-    }
+/// Methods beside dense, as tables: accuracies, then times; nothing with a method alone, or without a dense one.
+pub(super) fn tables(methods: &[(&str, &Against)]) -> Vec<Table> {
+    let Some((_, first)) = methods.first().filter(|_| methods.len() > 1) else {
+        return Vec::new();
+    };
+    let (dense, slowest) = (&first.baseline, GBITS[0]);
+    let points = format!("points against {dense}");
+    let mut accuracies = vec!["method".to_owned(), points, "at equal bytes".to_owned()];
+    accuracies.extend(GBITS.map(|gbits| format!("in equal time at {gbits} Gbit/s")));
+    let mut times = vec!["method".to_owned()];
+    times.extend(PARTS.map(|part| format!("{:.0} %", 100.0 * part)));
+    let table = |title: String, columns, cells: fn(&Against) -> Vec<String>| Table {
+        title,
+        columns,
+        rows: methods
+            .iter()
+            .map(|(name, against)| {
+                let name = [(*name).to_owned()].into_iter();
+                name.chain(cells(against)).collect()
+            })
+            .collect(),
+        is_text: false,
+    };
+    vec![
+        table(
+            "Test accuracy in %, beside dense and over the same seeds".to_owned(),
+            accuracies,
+            Against::accuracies,
+        ),
+        table(
+            format!("Seconds to a part of the accuracy of {dense}, predicted for {slowest} Gbit/s"),
+            times,
+            Against::times,
+        ),
+    ]
+}
 
-    /// The columns after the method's.
-    pub(super) fn cells(&self) -> Vec<String> {
-        let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+impl Against {
+    fn accuracies(&self) -> Vec<String> {
         let percent = |value: Option<f64>| or_dash(value.map(|x| format!("{:.2}", 100.0 * x)));
         let mut cells = vec![
             or_dash(self.at_equal_steps.map(|paired| paired.to_string())),
             percent(self.accuracy_at_equal_bytes),
         ];
         cells.extend(self.accuracy_at_equal_time.map(percent));
-        cells.extend(self.seconds_to[0].map(|value| or_dash(value.map(|x| format!("{x:.1}")))));
         cells
     }
+
+    fn times(&self) -> Vec<String> {
+        let seconds = self.seconds_to[0].map(|value| or_dash(value.map(|x| format!("{x:.1}"))));
+        seconds.to_vec()
+    }
+}
+
+fn or_dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".to_owned())
 }
 
 /// In points: hundredths of all samples.
@@ -193,6 +219,7 @@ mod tests {
     use spardl_train::record::{Totals, Traffic};
 
     use super::*;
+    use crate::screen::Sheet;
 
     /// Epochs of these accuracies, each of so many bytes in one message and a second of computing.
     fn run(accuracies: &[f64], bytes: u64) -> Summary {
@@ -305,5 +332,28 @@ mod tests {
             },
         );
         assert_eq!(hidden[0].accuracy_at_equal_time[0], Some(0.95));
+    }
+
+    #[test]
+    fn every_table_is_one_block_on_a_narrow_terminal() {
+        let percent = Some(0.9876);
+        let against = Against {
+            baseline: "dense-bf16".to_owned(),
+            at_equal_steps: Some(Paired {
+                mean: -0.1234,
+                standard_error: Some(0.0123),
+                pairs: 3,
+            }),
+            accuracy_at_equal_bytes: percent,
+            accuracy_at_equal_time: [percent; GBITS.len()],
+            seconds_to: [[Some(12345.6); PARTS.len()]; GBITS.len()],
+        };
+        let all = tables(&[("dense-bf16", &against), ("hard-threshold-bf16", &against)]);
+        assert_eq!(all.len(), 2);
+        for Table { columns, rows, .. } in all {
+            let text = Sheet::new(columns, rows).text(Some(80));
+            assert!(!text.contains("\n\n"), "{text}");
+        }
+        assert_eq!(tables(&[("dense", &against)]), [], "nothing beside it");
     }
 }
