@@ -19,7 +19,7 @@ parser.add_argument("--epochs", type=int, default=30)
 parser.add_argument("--batch-size", type=int, default=32, help="per rank")
 parser.add_argument("--density", type=float, default=0.01, help="0 for plain DDP")
 parser.add_argument("--method", default="spardl")
-parser.add_argument("--hand-over", action="store_true", help="no momentum while mass is held back")
+parser.add_argument("--hand-over", action="store_true", help="only the momentum that waits leave")
 parser.add_argument("--images", type=int, default=50_000)
 arguments = parser.parse_args()
 

@@ -50,6 +50,25 @@ class Row:
             return all_reduced(dense + state.total_numel_after_compression)
         return all_reduced(steps * elements)
 
+    def saved(self, state: Any) -> Any:
+        """What this rank needs to go on after a restart."""
+        if isinstance(state, spardl.torch.State):
+            return state.state_dict()
+        if isinstance(state, powerSGD_hook.PowerSGDState):
+            return {name: getattr(state, name) for name in state.__slots__ if name != "process_group"}
+        return None
+
+    def restore(self, state: Any, saved: Any, backward: Callable[[], object]) -> None:
+        """Goes on from what was saved; ``backward`` runs a backward pass whose gradients nobody uses."""
+        if isinstance(state, spardl.torch.State):
+            state.load_state_dict(saved)
+        if isinstance(state, powerSGD_hook.PowerSGDState):
+            # DDP orders its bucket anew after the first backward pass, and the hook's errors are in that order.
+            for _ in range(2):
+                backward()
+            for name, value in saved.items():
+                setattr(state, name, value)
+
 
 def all_reduced(elements: int) -> float:
     """The bytes that a rank sends for them."""

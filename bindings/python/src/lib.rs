@@ -8,6 +8,7 @@ mod memory;
 mod message;
 mod methods;
 mod threads;
+mod tune;
 mod worker;
 
 use pyo3::prelude::*;
@@ -46,6 +47,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<message::Message>()?;
     module.add_class::<worker::Round>()?;
     module.add_class::<worker::Worker>()?;
+    module.add_class::<tune::Tuning>()?;
+    module.add_function(wrap_pyfunction!(tune::tune, module)?)?;
     module.add_function(wrap_pyfunction!(methods::methods, module)?)?;
     module.add_function(wrap_pyfunction!(methods::explain, module)?)?;
     module.add_function(wrap_pyfunction!(methods::cost, module)?)?;

@@ -15,6 +15,11 @@ pub(crate) fn build(
     value_type: Option<&str>,
     options: Option<BTreeMap<String, String>>,
 ) -> PyResult<Box<dyn Algorithm>> {
+    if method == "auto" {
+        return Err(config(
+            "method 'auto' is chosen by measuring between workers: make them with what spardl.tune says",
+        ));
+    }
     let mut all = Options {
         set: options.unwrap_or_default(),
         ..Options::default()

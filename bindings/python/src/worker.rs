@@ -228,12 +228,7 @@ impl Worker {
     fn residual_norm(&self, py: Python<'_>) -> f64 {
         py.detach(|| {
             let inner = self.lock();
-            let squares = inner
-                .collective
-                .residual()
-                .iter()
-                .map(|&v| f64::from(v).powi(2));
-            squares.sum::<f64>().sqrt()
+            sum_of_squares(inner.collective.residual()).sqrt()
         })
     }
 
@@ -436,6 +431,19 @@ impl Inner {
         }
         next
     }
+}
+
+/// Several sums at once: a single one would wait for itself at every addition.
+fn sum_of_squares(values: &[f32]) -> f64 {
+    let (chunks, rest) = values.as_chunks::<16>();
+    let mut sums = [0.0f64; 16];
+    for chunk in chunks {
+        for (sum, value) in sums.iter_mut().zip(chunk) {
+            *sum += f64::from(*value).powi(2);
+        }
+    }
+    let rest = rest.iter().map(|value| f64::from(*value).powi(2));
+    sums.into_iter().chain(rest).sum()
 }
 
 fn part(len: usize, start: usize, count: usize) -> PyResult<std::ops::Range<usize>> {

@@ -234,6 +234,29 @@ def test_biases_and_norms_are_reduced_densely() -> None:
     assert run(2, small_tensors)[0] == ["0.weight", "3.weight", "5.weight"]
 
 
+def dense_bytes(rank: int, size: int, config: dict[str, Any]) -> tuple[list[float], list[float], str]:
+    """Bytes of a warm-up step and of one after it, the parameters, the banner."""
+    import contextlib
+    import io
+
+    sent: list[float] = []
+    ddp, words = DDP(network()), io.StringIO()
+    config = {"dense_steps": 1, "dense_below": 0, "on_step": lambda numbers: sent.append(numbers["bytes_sent"]), **config}
+    with contextlib.redirect_stderr(words):
+        spardl.torch.register(ddp, **config)
+    return sent, train(ddp, rank, range(2), sgd(ddp))[-1], words.getvalue() if rank == 0 else ""
+
+
+@pytest.mark.parametrize(("value_type", "share"), [("bf16", 0.5), ("q8", 0.25), ("q4", 0.125)])
+def test_a_dense_sum_honours_the_value_type(value_type: str, share: float) -> None:
+    results = run(2, dense_bytes, {"method": "dense", "value_type": value_type})
+    (warm, short), parameters, words = results[0]
+    assert short == pytest.approx(share * warm, rel=0.3) and results[1][1] == parameters
+    assert words.startswith(f"spardl: dense-{value_type}, ")
+    named = run(2, dense_bytes, {"method": f"dense-{value_type}"})[0]
+    assert named == results[0], "as part of the name it is the same"
+
+
 def test_a_schedule_of_densities_is_followed() -> None:
     numbers = run(2, scheduled)[0]
     assert numbers[0] == numbers[1] == 1.0

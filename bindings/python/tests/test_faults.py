@@ -87,6 +87,8 @@ def refusals(rank: int, size: int) -> list[str]:
 
     refused(network())
     refused(DDP(network()), density=1.5)
+    refused(DDP(network()), density="auto")
+    refused(DDP(network()), density=[])
     refused(DDP(network()), method="spardle")
     refused(DDP(network()), op="max")
     refused(DDP(network()), options={"tau": 3})
@@ -104,7 +106,8 @@ def refusals(rank: int, size: int) -> list[str]:
 @pytest.mark.modern
 def test_what_cannot_work_is_refused_with_the_reason() -> None:
     words = run(1, refusals)[0]
-    expected = ["expected a DistributedDataParallel", "from 0 to 1", "unknown method 'spardle'", "use mean or sum"]
+    expected = ["expected a DistributedDataParallel", "from 0 to 1", "density = 'auto' is not accepted", "density = [] is not"]
+    expected += ["unknown method 'spardle'", "use mean or sum"]
     expected += ["option tau = '3' is not accepted", "has a communication hook already", "call bind(module)"]
     assert len(words) == len(expected)
     for word, part in zip(words, expected):

@@ -59,6 +59,11 @@ def test_a_model_without_shards_is_refused() -> None:
         spardl.torch.fsdp_hook(network(), None)
 
 
+def test_a_method_that_every_module_would_choose_for_itself_is_refused() -> None:
+    with pytest.raises(spardl.ConfigError, match="anew for every FSDP module"):
+        spardl.torch.fsdp_hook(network(), None, method="auto")
+
+
 def accumulated(rank: int, size: int) -> tuple[list[int], list[list[float]]]:
     model = network()
     state = shard(model, [model[0]], density=1.0)

@@ -49,7 +49,7 @@ SGD = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
 def test_sgd_steps_at_the_raised_rate_without_momentum_and_drops_its_velocity(nesterov: bool) -> None:
     mine, other, state = weights(), weights(), Held()
     optimiser = torch.optim.SGD(mine, nesterov=nesterov, **SGD)
-    spardl.torch.hand_over(optimiser, state)
+    spardl.torch.hand_over(optimiser, state, momentum=0.0)
     plain = torch.optim.SGD(other, nesterov=nesterov, **SGD)
     steps(optimiser, mine, range(3))
     steps(plain, other, range(3))
@@ -64,6 +64,35 @@ def test_sgd_steps_at_the_raised_rate_without_momentum_and_drops_its_velocity(ne
     without = torch.optim.SGD(other, lr=0.1 * ((1.0 - 0.0) * (1.0 / (1.0 - 0.9))), weight_decay=0.01)
     steps(without, other, range(3, 6))
     assert all(torch.equal(a, b) for a, b in zip(mine, other)), "sparse steps are those of SGD without momentum"
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_elements_that_never_wait_have_all_their_momentum(nesterov: bool) -> None:
+    mine, other, state = weights(), weights(), Held()
+    optimiser = torch.optim.SGD(mine, nesterov=nesterov, **SGD)
+    spardl.torch.hand_over(optimiser, state)
+    plain = torch.optim.SGD(other, nesterov=nesterov, **SGD)
+    for held, numbers in ((False, range(3)), (True, range(3, 8)), (False, range(8, 10))):
+        state.tensors = list(mine) if held else []
+        steps(optimiser, mine, numbers)
+        steps(plain, other, numbers)
+        assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in zip(mine, other)), numbers
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("wait", [2, 7, 60])
+def test_after_a_delivery_an_element_stands_where_momentum_would_have_brought_it(nesterov: bool, wait: int) -> None:
+    mine, other, state = weights(1), weights(1), Held()
+    optimiser = torch.optim.SGD(mine, lr=0.01, momentum=0.9, nesterov=nesterov)
+    spardl.torch.hand_over(optimiser, state)
+    plain = torch.optim.SGD(other, lr=0.01, momentum=0.9, nesterov=nesterov)
+    state.tensors = list(mine)
+    for number in range(1, 5 * wait + 1):
+        other[0].grad = torch.ones(5, 3)
+        mine[0].grad = torch.full((5, 3), float(wait) if number % wait == 0 else 0.0)
+        optimiser.step()
+        plain.step()
+    assert torch.allclose(mine[0], other[0], rtol=1e-4)
 
 
 def test_a_momentum_that_is_kept_has_its_own_velocity_and_rate() -> None:
@@ -137,8 +166,8 @@ def test_adam_keeps_its_second_moment_and_forgets_its_first(kind: Any, amsgrad: 
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_a_saved_optimiser_goes_on_bit_for_bit(kind: Any, momentum: float) -> None:
+@pytest.mark.parametrize("momentum", [None, 0.0, 0.5])
+def test_a_saved_optimiser_goes_on_bit_for_bit(kind: Any, momentum: float | None) -> None:
     def make(parameters: list[nn.Parameter], state: Held) -> tuple[Any, Any]:
         optimiser = kind(parameters, **(SGD if kind is torch.optim.SGD else {"lr": 0.01}))
         schedule = torch.optim.lr_scheduler.StepLR(optimiser, 2, 0.5)
@@ -176,7 +205,7 @@ def test_schedules_see_the_rates_that_the_user_set() -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.4, total_steps=8)
     plain = torch.optim.SGD(weights(), lr=0.4, momentum=0.9)
     other = torch.optim.lr_scheduler.OneCycleLR(plain, 0.4, total_steps=8)
-    spardl.torch.hand_over(optimiser, state)
+    spardl.torch.hand_over(optimiser, state, momentum=0.0)
     state.tensors = [mine[0]]
     for number in range(7):
         gradient(mine, number)
@@ -193,7 +222,7 @@ def test_schedules_see_the_rates_that_the_user_set() -> None:
 def test_a_closure_runs_once_and_before_it_is_asked_what_is_held_back() -> None:
     mine, state = weights(1), Held()
     optimiser = torch.optim.SGD(mine, lr=0.1, momentum=0.9)
-    spardl.torch.hand_over(optimiser, state)
+    spardl.torch.hand_over(optimiser, state, momentum=0.0)
 
     def closure() -> torch.Tensor:
         optimiser.zero_grad()
@@ -236,7 +265,7 @@ def handed_over(rank: int, size: int) -> tuple[list[float], list[list[str]]]:
     ddp = nn.parallel.DistributedDataParallel(network())
     state = spardl.torch.register(ddp, density=0.05, dense_steps=3, banner=False)
     optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
-    spardl.torch.hand_over(optimiser, state)
+    spardl.torch.hand_over(optimiser, state, momentum=0.0)
     held = []
     for step in range(6):
         inputs, labels = batch(rank, step)

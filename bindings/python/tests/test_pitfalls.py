@@ -1,5 +1,7 @@
 """Further corners: device memory, other process groups, lazy buckets, manual finalisation, other hooks."""
 
+import inspect
+import sys
 import warnings
 from typing import Any
 
@@ -210,3 +212,45 @@ def test_parameters_and_optimisers_that_bypass_the_hook_are_pointed_out_or_refus
     words, said = run(1, refused)[0]
     assert said == ["2 parameters in delay_all_reduce_named_params bypass spardl"]
     assert len(words) == 2 and "which bypass hooks" in words[0] and "has a communication hook already" in words[1]
+
+
+def test_the_hook_is_what_torch_accepts() -> None:
+    """torch reads its name, looks for a parameter called bucket, and compares annotations by identity."""
+    assert inspect.isfunction(spardl.torch.hook) and spardl.torch.hook.__qualname__ == "hook"
+    signature = inspect.signature(spardl.torch.hook)
+    assert signature.parameters["bucket"].annotation is dist.GradBucket
+    assert signature.return_annotation == torch.futures.Future[torch.Tensor]
+
+
+class Watched:
+    """A reducer that writes down what code of this package asks it."""
+
+    def __init__(self, reducer: Any) -> None:
+        self.__dict__.update(reducer=reducer, asked=[])
+
+    def __getattr__(self, name: str) -> Any:
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            if frame.f_globals.get("__name__", "").startswith("spardl"):
+                self.asked.append(name)
+            frame = frame.f_back
+        return getattr(self.reducer, name)
+
+
+def watched(rank: int, size: int, options: dict[str, Any], asks: bool) -> list[str]:
+    ddp = DDP(network(), bucket_cap_mb=0.001, **options)
+    state = spardl.torch.register(ddp, density=0.1, dense_steps=1, banner=False)
+    reducer = Watched(ddp.reducer)
+    ddp.reducer = reducer
+    if asks:
+        state._look_at_model = lambda: ddp.reducer._rebuild_buckets  # type: ignore[method-assign]
+    train(ddp, rank, range(4), torch.optim.SGD(ddp.parameters(), lr=0.1))
+    state.close()
+    return reducer.asked
+
+
+@pytest.mark.parametrize("options", [{}, {"find_unused_parameters": True}, {"static_graph": True}])
+def test_the_reducer_is_never_asked_anything(options: dict[str, Any]) -> None:
+    """The hook runs under its lock, which a question would wait for."""
+    assert run(2, watched, options, False) == [[], []]
+    assert "_rebuild_buckets" in run(2, watched, options, True)[0], "the watch sees who asks"

@@ -66,12 +66,16 @@ BENCH = str(pathlib.Path(__file__).parents[1] / "bench")
 def experiment(rank: int, size: int, directory: str) -> list[dict[str, Any]]:
     sys.path.insert(0, BENCH)
     import experiments
+    import progress
     import tasks
+
+    def trained(row: Any) -> dict[str, Any]:
+        return experiments.Run(task, row, 1, data).train(progress.Progress(pathlib.Path(directory, "unfinished"), row.name))
 
     task = tasks.TASKS["mnist"]
     data = task.load(pathlib.Path(directory))
     rows = [row for row in task.rows if row.name in ("dense", "hand-over (rule B)")]
-    return [{"task": task.name, "row": row.name, "seed": 1, **experiments.train(task, row, 1, data)} for row in rows]
+    return [{"task": task.name, "row": row.name, "seed": 1, **trained(row)} for row in rows]
 
 
 def test_experiments_run_are_tabled_and_drawn(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

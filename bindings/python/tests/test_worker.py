@@ -110,6 +110,14 @@ def test_the_residual_is_read_and_written_by_range() -> None:
         worker.read_residual(np.zeros(5, np.float32), 6)
 
 
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 37, 1000])
+def test_the_norm_of_the_residual_is_that_of_all_its_elements(n: int) -> None:
+    values = np.random.default_rng(n).normal(size=n).astype(np.float32)
+    worker = spardl.Worker("spardl", n)
+    worker.write_residual(values)
+    assert worker.residual_norm == pytest.approx(float(np.linalg.norm(values.astype(np.float64))))
+
+
 @pytest.mark.parametrize("method", ["spardl", "ok-topk", "exdyna", "gaussian-k"])
 def test_a_saved_state_goes_on_bit_for_bit(method: str) -> None:
     def fresh() -> list[spardl.Worker]:

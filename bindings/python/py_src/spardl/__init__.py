@@ -21,6 +21,7 @@ from ._native import (
     ProtocolError,
     Round,
     SpardlError,
+    Tuning,
     Worker,
     __version__,
     cost,
@@ -28,6 +29,7 @@ from ._native import (
     encode,
     explain,
     methods,
+    tune,
 )
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "Request",
     "Round",
     "SpardlError",
+    "Tuning",
     "Worker",
     "__version__",
     "allreduce",
@@ -47,4 +50,5 @@ __all__ = [
     "encode",
     "explain",
     "methods",
+    "tune",
 ]

@@ -68,7 +68,8 @@ def allreduce(
 ) -> str:
     """Replaces the gradient of every worker of this process by the update, for learning and for tests.
 
-    With ``out`` the updates go there and the gradients stay, as arrays of JAX must, which nobody may change. Without ``workers`` they are made for this call and their residuals forgotten; ``options`` are those of :class:`Worker`.
+    With ``out`` the updates go there and the gradients stay, as arrays of JAX must, which nobody may change. Without
+    ``workers`` they are made for this call and their residuals forgotten; ``options`` are those of :class:`Worker`.
     Returns the outcome. A skipped step leaves the gradients as they were.
     """
     if op not in ("mean", "sum"):

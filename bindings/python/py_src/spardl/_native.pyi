@@ -1,9 +1,11 @@
 """The native half of spardl: workers, methods and the codec."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict, final
 
 from typing_extensions import Buffer
+
+from ._drive import Received, Request
 
 __version__: str
 
@@ -180,6 +182,39 @@ def cost(
     layout: Sequence[tuple[str, Sequence[int]]] | None = None,
 ) -> Cost:
     """What a step costs the busiest of ``size`` workers at most, beside the bytes of a dense all-reduce."""
+
+@final
+class Tuning:
+    """What :func:`tune` chose, and why; ``str(tuning)`` is a table."""
+
+    @property
+    def method(self) -> str:
+        """A name of :func:`methods`, with its value type."""
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of the method."""
+    @property
+    def seconds(self) -> float:
+        """What an exchange is expected to take."""
+    @property
+    def reason(self) -> str:
+        """The choice in a sentence."""
+
+def tune(
+    lengths: Sequence[int],
+    rank: int,
+    size: int,
+    isend: Callable[[int, Message], Request],
+    irecv: Callable[[int, int], Received],
+    *,
+    density: float = 0.01,
+    value_types: Sequence[str] | None = None,
+) -> Tuning:
+    """Measures between workers and says which method is fastest for buckets of these lengths, dense ones included.
+
+    ``isend`` and ``irecv`` are those of :func:`drive`. All workers must call it together, and all get the same answer. It takes
+    seconds: steps of every method that may win are tried. ``value_types`` are those to choose from, f32 and bf16 by default.
+    """
 
 def encode(
     gradient: DLPack,

@@ -20,7 +20,7 @@ class Config:
     """How gradients are reduced; every field is a keyword of ``register`` and its relatives."""
 
     method: str = "spardl"
-    """A name of ``spardl.methods()``, also with a value type: ``spardl-bf16``, ``spardl-q4``."""
+    """A name of ``spardl.methods()``, also with a value type: ``spardl-bf16``, ``spardl-q4``; or ``auto``, the fastest one here."""
     density: Density = 0.01
     """The part of the entries that an update should have."""
     value_type: str | None = None
@@ -67,14 +67,29 @@ class Config:
                 raise ConfigError(f"{name} = {getattr(self, name)} is too small: at least {least}")
         if not 0.0 <= self.momentum_correction < 1.0:
             raise ConfigError(f"momentum_correction = {self.momentum_correction} is not accepted: expected at least 0 and below 1")
+        if isinstance(self.density, str) or (isinstance(self.density, Sequence) and not self.density):
+            raise ConfigError(f"density = {self.density!r} is not accepted: a number, one per step, or a function of the step")
         if self.factor_masking and not self.momentum_correction:
             raise ConfigError("factor_masking needs a momentum_correction above 0")
-        cost(self.method, 1, 1, density=self.density_at(0), value_type=self.value_type, options=self.texts)
+        if self.method == "auto" and self.options:
+            raise ConfigError("method 'auto' chooses the options of a method itself: name the method to set them")
+        method = "spardl" if self.method == "auto" else self.method
+        cost(method, 1, 1, density=self.density_at(0), value_type=self.value_type, options=self.texts)
 
     def _one_of(self, name: str, accepted: tuple[str, ...]) -> None:
         value = getattr(self, name)
         if value not in accepted:
             raise ConfigError(f"{name} = '{value}' is not accepted: use {' or '.join(accepted)}")
+
+    @property
+    def name(self) -> str:
+        """The method with its value type."""
+        return self.method if self.value_type is None else f"{self.method}-{self.value_type}"
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What ``auto`` chooses, in plain values."""
+        return {"method": self.method, "value_type": self.value_type, "options": self.texts}
 
     @property
     def texts(self) -> dict[str, str]:

@@ -60,6 +60,8 @@ def fsdp_hook(module: torch.nn.Module, group: Any, **config: Any) -> FsdpState:
     from torch.distributed.fsdp import FSDPModule
 
     state = FsdpState(Config(**{**config, "dense_below": 0}))
+    if state.config.method == "auto":
+        raise ConfigError("method 'auto' would be chosen anew for every FSDP module, inside backward: name a method")
     found = [(name, part) for name, part in module.named_modules() if isinstance(part, FSDPModule)]
     if not found:
         raise ConfigError("no part of the model is an FSDP module: call fully_shard first")

@@ -12,6 +12,7 @@ from .._native import ConfigError
 from ._config import Config
 
 _HANDED = "handed_over"
+_WAITS = "spardl_waits"
 
 
 class HoldsBack(Protocol):
@@ -26,7 +27,7 @@ class HoldsBack(Protocol):
 class HandOver(ABC):
     """What :func:`hand_over` returns; ``remove()`` gives the optimiser back as it was."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: float) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: float = 0.0) -> None:
         self._optimizer = optimizer
         self._state = state
         self._momentum = momentum
@@ -89,6 +90,62 @@ class HandOver(ABC):
         """Steps parameters of which mass is held back: the groups for the optimiser to step, none when it is done here."""
 
 
+class _ByWait(HandOver):
+    """After a delivery an element stands where momentum would have brought it, had nothing waited.
+
+    An update that comes after t steps counts as that many equal gradients. What momentum would have done with them by now moves
+    the parameter at once, the rest goes into the velocity. With b = (1 - m^t) / (t (1 - m)) and a = (1 - m b) / (1 - m):
+    w -= lr (m v + a u + decay w), v = m v + b u + decay w. Where nothing waits (t = 1) a = b = 1, which is plain momentum.
+    """
+
+    def _change(self, parameter: torch.Tensor, holds: bool) -> None:
+        waits = self._optimizer.state.get(parameter, {}).get(_WAITS)
+        if waits is not None and not holds:
+            waits.zero_()
+
+    def _drop_velocity(self, state: dict[str, Any]) -> None:
+        """Nothing is dropped: the velocity has what is still to come."""
+
+    @torch.no_grad()
+    def _step_held(self, group: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        momentum = group["momentum"]
+        if not momentum:
+            yield group
+            return
+        powers = _powers(momentum)
+        # What the velocity of before, and this step's decay, move by now.
+        old, new = (momentum * momentum, 1.0 + momentum) if group["nesterov"] else (momentum, 1.0)
+        for parameter in group["params"]:
+            velocity, waits = self._kept(parameter)
+            update = parameter.grad.mul((-1.0 if group["maximize"] else 1.0) * (1.0 - group["dampening"]))
+            slope = parameter.mul(group["weight_decay"] * (1.0 - group["dampening"]))
+            delivered = update != 0
+            waits += 1.0
+            power = powers.to(waits.device)[waits.clamp(max=len(powers) - 1).long()]
+            later = (1.0 - power) / (waits * (1.0 - momentum))
+            now = (1.0 - old * later) / (1.0 - momentum)
+            parameter.sub_(velocity * old + (now * update + slope * new), alpha=group["lr"])
+            velocity.mul_(momentum).add_(later * update + slope)
+            waits.masked_fill_(delivered, 0.0)
+
+    def _kept(self, parameter: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The velocity of a parameter, where torch keeps it too, and the steps since its elements were delivered."""
+        state = self._optimizer.state[parameter]
+        if state.get("momentum_buffer") is None:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        if _WAITS not in state:
+            state[_WAITS] = torch.zeros_like(parameter, dtype=torch.float32)
+        return state["momentum_buffer"], state[_WAITS]
+
+
+def _powers(momentum: float) -> torch.Tensor:
+    """momentum^t for t = 0, 1, .. until it is nothing beside 1; from a table, so that all machines have the same bits."""
+    powers = [1.0]
+    while powers[-1] > 2.0**-25:
+        powers.append(powers[-1] * momentum)
+    return torch.tensor([*powers, 0.0])
+
+
 class _Sgd(HandOver):
     """v = s v + u + decay w; w -= lr (1 - s) / (1 - momentum) v."""
 
@@ -128,7 +185,7 @@ class _Adam(HandOver):
         return ()
 
 
-def hand_over(optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: float = 0.0) -> HandOver:
+def hand_over(optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: float | None = None) -> HandOver:
     """Has an optimiser hand its momentum over to the residual in steps that hold mass back.
 
     Call it once, after :func:`register` (or with the state of a :class:`Sync` or :func:`fsdp_hook`) and after the optimiser was made::
@@ -137,24 +194,25 @@ def hand_over(optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: floa
         optimiser = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
         spardl.torch.hand_over(optimiser, state)
 
-    Dense steps and tensors that are reduced densely keep their momentum. Elsewhere SGD steps with ``momentum`` (0 is best where
-    little is sent) at the rate ``lr (1 - momentum) / (1 - its own momentum)``, the velocity dropped at the hand-over. Adam and
-    AdamW step with ``momentum`` for beta1 and the second moment as the dense steps left it, so there must be some. Learning
-    rates may be scheduled as ever, and what is kept is part of the optimiser's ``state_dict``: call ``hand_over`` again after
-    a restart. Other optimisers are refused. Needs torch 2.
+    Dense steps and tensors that are reduced densely keep their momentum. Elsewhere every element under SGD has the momentum that
+    its wait leaves: all of it where nothing waited, next to none after long waits. With a number for ``momentum`` all elements
+    have that much instead, at the rate ``lr (1 - momentum) / (1 - its own momentum)``, the velocity dropped at the hand-over.
+    Adam and AdamW step with ``momentum`` for beta1 (0 without) and the second moment as the dense steps left it, so there must
+    be some. Learning rates may be scheduled as ever, and what is kept is part of the optimiser's ``state_dict``: call
+    ``hand_over`` again after a restart. Other optimisers are refused. Needs torch 2.
     """
-    if not 0.0 <= momentum < 1.0:
+    if momentum is not None and not 0.0 <= momentum < 1.0:
         raise ConfigError(f"momentum = {momentum} is not accepted: expected at least 0 and below 1")
     if not hasattr(optimizer, "register_step_pre_hook"):
         raise ConfigError("this torch has no hooks around an optimiser's step: torch 2 or newer is needed")
     if state.config.momentum_correction:
         raise ConfigError("with momentum_correction the optimiser has no momentum to hand over: use one of the two")
     if isinstance(optimizer, torch.optim.SGD):
-        return _Sgd(optimizer, state, momentum)
+        return _ByWait(optimizer, state) if momentum is None else _Sgd(optimizer, state, momentum)
     if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)):
         if state.config.dense_steps < 1:
             raise ConfigError("Adam takes its second moment from dense steps: dense_steps must be at least 1")
-        return _Adam(optimizer, state, momentum)
+        return _Adam(optimizer, state, momentum or 0.0)
     raise ConfigError(f"{type(optimizer).__name__} has no hand-over: use SGD, Adam or AdamW")
 
 

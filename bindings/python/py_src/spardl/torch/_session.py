@@ -6,6 +6,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from ._engine import Engine, Job, Whole
 from ._link import Link
 from ._plan import SUPPORTED, Slot, Unit, plan
 from ._report import Report
+from ._tune import choose
 
 FORMAT = 1
 
@@ -30,6 +32,7 @@ class Session:
 
     def __init__(self, config: Config, group: Any = None) -> None:
         self.config = config
+        self._auto = config.method == "auto"
         self._user_group = group
         self._names: dict[int, str] = {}
         self._units: list[Unit] = []
@@ -71,32 +74,44 @@ class Session:
         link = self._link = Link(self._user_group, config.wait)
         link.compare("the configuration", config.describe())
         link.compare("the list of tensors", ", ".join(unit.key for unit in self._units))
+        if config.method == "auto":
+            lengths = [unit.numel for unit in self._units if not unit.dense]
+            self.config, reason = choose(config, link, lengths)
+            self._tell(f"spardl: auto: {reason}")
         self._engine = Engine(link.group, config.in_flight, config.wait, link.share)
         self._closer = weakref.finalize(self, _shut, self._engine, link)
-        if config.banner and link.rank == 0:
-            print(self._banner(), file=sys.stderr)
+        self._tell(self._banner())
+
+    def _tell(self, line: str) -> None:
+        """To the user, once for all ranks."""
+        if self.config.banner and self._linked().rank == 0:
+            print(line, file=sys.stderr)
 
     def _banner(self) -> str:
         assert self._link is not None
         size, step = self._link.size, self.config.dense_steps
         sent = dense = small = total = 0
         for unit in self._units:
-            bill = cost(*self._kind(unit, step), unit.numel, size, **self._options(unit, step))
+            bill = cost(self._method(unit, step), unit.numel, size, **self._options(unit, step))
             sent, dense = sent + bill["bytes_max"], dense + bill["dense_bytes"]
             total += unit.numel
             small += unit.numel if unit.dense else 0
-        saving = f"at most {sent / 1e6:.2f} MB sent per step and rank (dense {dense / 1e6:.2f} MB)"
+        saving = f"at most {_bytes(sent)} sent per step and rank (dense {_bytes(dense)})"
         return (
-            f"spardl: {self.config.method}, density {self.config.density_at(0):g}, {size} ranks over gloo, {saving}; "
+            f"spardl: {self.config.name}, density {self.config.density_at(0):g}, {size} ranks over gloo, {saving}; "
             f"{total} elements in {len(self._units)} buckets, {small} in small tensors reduced densely, "
             f"{self.config.dense_steps} dense steps first"
         )
 
-    def _kind(self, unit: Unit, step: int) -> tuple[str]:
-        return ("dense",) if unit.dense or step < self.config.dense_steps else (self.config.method,)
+    def _plain(self, unit: Unit, step: int) -> bool:
+        """Is it a dense sum of f32 whatever the method: a small tensor, or a step of the warm-up?"""
+        return unit.dense or step < self.config.dense_steps
+
+    def _method(self, unit: Unit, step: int) -> str:
+        return "dense" if self._plain(unit, step) else self.config.method
 
     def _options(self, unit: Unit, step: int) -> dict[str, Any]:
-        if self._kind(unit, step) == ("dense",):
+        if self._plain(unit, step):
             return {"layout": unit.layout}
         config = self.config
         density = config.density_at(max(0, step - config.dense_steps))
@@ -110,9 +125,8 @@ class Session:
         workers = self._dense if warm else self._workers
         if unit.index not in workers:
             options = self._options(unit, step)
-            kind = self._kind(unit, step)
             options |= {"bucket": unit.index, "threads": self.config.threads}
-            workers[unit.index] = Worker(*kind, unit.numel, link.rank, link.size, **options)
+            workers[unit.index] = Worker(self._method(unit, step), unit.numel, link.rank, link.size, **options)
         return workers[unit.index]
 
     def _linked(self) -> Link:
@@ -163,8 +177,7 @@ class Session:
 
     def _holds(self, unit: Unit, job: Job) -> bool:
         # A dense sum of few bits keeps their errors, and yet every element has its turn in every step.
-        (method,) = self._kind(unit, job.step)
-        return not method.startswith("dense") and job.density < 1.0 and job.worker.keeps_residual
+        return not self._method(unit, job.step).startswith("dense") and job.density < 1.0 and job.worker.keeps_residual
 
     def _submit_whole(self, tensor: torch.Tensor, done: Callable[[Whole], None]) -> None:
         scale = 1.0 if self.config.op == "sum" else 1.0 / self._linked().size
@@ -275,6 +288,7 @@ class Session:
         return {
             "format": FORMAT,
             "config": self.config.describe(),
+            "chosen": self.config.chosen,
             "step": self._step,
             "rank": link.rank,
             "size": link.size,
@@ -315,6 +329,10 @@ class Session:
         self._settle(keep=False)
         self._workers.clear()
         self._restart_books()
+        if self._auto and "chosen" in states[0]:
+            # The residual and the bits belong to the method that they were made with.
+            self.config = replace(self.config, **states[0]["chosen"])
+            self._tell(f"spardl: auto: goes on with {self.config.name}, as the saved state")
         mine = [one for one in states if int(one["rank"]) % link.size == link.rank]
         same = int(states[0]["size"]) == link.size
         self._step = int(states[0]["step"])
@@ -398,8 +416,8 @@ class Session:
         dense = self._step < self.config.dense_steps
         hook_seconds, self._hook_seconds = self._hook_seconds, 0.0
         warning = self._report.note(jobs, elements, dense, self._linked().size, hook_seconds)
-        if warning and self._linked().rank == 0 and self.config.banner:
-            print(warning, file=sys.stderr)
+        if warning:
+            self._tell(warning)
         if self.config.on_step is not None:
             self.config.on_step(self.report())
 
@@ -407,6 +425,11 @@ class Session:
         """Ends the thread and its group; happens by itself at exit and when the session is forgotten."""
         if self._closer is not None:
             self._closer()
+
+
+def _bytes(count: int) -> str:
+    """For people."""
+    return f"{count / 1e6:.2f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
 def _shut(engine: Engine, link: Link) -> None:
