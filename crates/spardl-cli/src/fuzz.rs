@@ -1,10 +1,11 @@
 //! What reads files and arguments, as functions of bytes, for the fuzz crate: bytes are taken, or refused in words; a panic is
 //! a broken law.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::bench::{plan, recorded};
 use crate::output;
@@ -54,7 +55,7 @@ pub const TARGETS: &[Target] = &[
 pub fn command_line(data: &[u8]) -> Result<(), Refused> {
     let arguments = data.split(|byte| *byte == 0);
     let arguments = arguments.map(|argument| OsString::from_vec(argument.to_vec()));
-    let result = match Cli::try_parse_from(std::iter::once("spardl".into()).chain(arguments)) {
+    let result = match parse(std::iter::once("spardl".into()).chain(arguments)) {
         Ok(cli) => check(&cli.command),
         Err(answer) if is_answer(&answer) => Ok(()),
         Err(error) => Err(output::bad_usage(&error)),
@@ -62,6 +63,19 @@ pub fn command_line(data: &[u8]) -> Result<(), Refused> {
     result.map_err(|error| {
         assert_eq!(output::code(&error), 2, "{error:#}");
         error.to_string()
+    })
+}
+
+thread_local! {
+    /// The options of all commands: making them anew takes longer than reading a line.
+    static OPTIONS: RefCell<clap::Command> = RefCell::new(Cli::command());
+}
+
+/// `Cli::try_parse_from`, with options that are there already.
+fn parse(arguments: impl Iterator<Item = OsString>) -> clap::error::Result<Cli> {
+    OPTIONS.with_borrow_mut(|options| {
+        let mut matches = options.try_get_matches_from_mut(arguments)?;
+        Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(options))
     })
 }
 

@@ -4,22 +4,26 @@
 //! one. Stable Rust has no coverage to guide them by, so the outcome does: an input that ends as none did before it is kept and
 //! changed further. A panic or an input that takes longer than [`HANGS`] ends the run with the target and the input.
 
+mod random;
+mod watch;
+
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use random::Random;
+pub use watch::{HANGS, Spent};
+use watch::{Worker, watch};
+
 use crate::{Outcome, codec, outcome, resume, state, words};
 
-/// No input may take as long as this.
-pub const HANGS: Duration = Duration::from_secs(30);
 /// How long it is a target's turn.
 const TURN: Duration = Duration::from_millis(20);
 /// Inputs from one look at the clock to the next.
 const BATCH: u64 = 16;
-/// How often it is looked whether a thread hangs.
-const LOOK: Duration = Duration::from_millis(20);
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Something that takes bytes, and what to damage for it.
 #[derive(Debug)]
@@ -81,54 +85,105 @@ pub struct Failure {
     pub input: String,
 }
 
-/// Runs all targets in turn on so many threads for so long.
+/// What a run did so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Soaked {
+    /// Of all targets.
+    pub counts: Vec<Count>,
+    /// How long it took.
+    pub spent: Spent,
+}
+
+impl Soaked {
+    /// The inputs of all targets.
+    pub fn inputs(&self) -> u64 {
+        self.counts.iter().map(|count| count.inputs).sum()
+    }
+}
+
+/// What all threads count together for a target.
+#[derive(Debug, Default)]
+struct Tally {
+    inputs: AtomicU64,
+    outcomes: AtomicU64,
+}
+
+/// Runs all targets in turn on so many threads for so long. `tell` hears every minute how far it is.
 ///
 /// # Errors
 /// The first input that made a target panic.
 ///
 /// # Panics
 /// When an input takes longer than [`HANGS`]: a thread that hangs cannot be ended.
-pub fn run(time: Duration, threads: usize, seed: u64) -> Result<Vec<Count>, Failure> {
+pub fn run(
+    time: Duration,
+    threads: usize,
+    seed: u64,
+    mut tell: impl FnMut(&Soaked),
+) -> Result<Soaked, Failure> {
     let targets = targets();
-    let inputs: Vec<AtomicU64> = targets.iter().map(|_| AtomicU64::new(0)).collect();
-    let outcomes: Vec<AtomicU64> = targets.iter().map(|_| AtomicU64::new(0)).collect();
+    let tallies: Vec<Tally> = targets.iter().map(|_| Tally::default()).collect();
     let workers: Vec<Worker> = (0..threads).map(|_| Worker::default()).collect();
-    let end = Instant::now() + time;
-    let failure = thread::scope(|scope| {
+    let is_over = AtomicBool::new(false);
+    let soaked = |spent| Soaked {
+        counts: count(&targets, &tallies),
+        spent,
+    };
+    thread::scope(|scope| {
         let work = |number: usize| {
-            let mut random = Random::new(seed ^ (number as u64) << 40);
-            let mut corpora: Vec<Corpus<'_>> = targets.iter().map(Corpus::new).collect();
-            let mut failed = None;
-            while failed.is_none() && Instant::now() < end {
-                for (i, corpus) in corpora.iter_mut().enumerate() {
-                    let turn = Instant::now() + TURN;
-                    while failed.is_none() && Instant::now() < turn {
-                        failed = corpus.take(BATCH, &mut random);
-                        inputs[i].fetch_add(BATCH, Relaxed);
-                        workers[number].batches.fetch_add(1, Relaxed);
-                    }
-                    outcomes[i].fetch_max(corpus.outcomes.len() as u64, Relaxed);
-                }
-            }
-            workers[number].is_done.store(true, Relaxed);
-            failed
+            let random = Random::new(seed ^ (number as u64) << 40);
+            work(&targets, &tallies, &workers[number], &is_over, random)
         };
         let handles: Vec<_> = (0..threads).map(|w| scope.spawn(move || work(w))).collect();
-        watch(&workers);
-        let results = handles
+        let mut told = Duration::ZERO;
+        let spent = watch(&workers, |spent| {
+            is_over.store(spent.awake >= time, Relaxed);
+            if spent.awake >= told + MINUTE {
+                told = spent.awake;
+                tell(&soaked(spent));
+            }
+        });
+        let mut failures = handles
             .into_iter()
-            .map(|handle| handle.join().ok().flatten());
-        results.flatten().next()
-    });
-    let count = |(i, target): (usize, &Target)| Count {
-        target: target.name,
-        inputs: inputs[i].load(Relaxed),
-        outcomes: outcomes[i].load(Relaxed),
-    };
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(targets.iter().enumerate().map(count).collect()),
+            .filter_map(|handle| handle.join().ok().flatten());
+        failures.next().map_or_else(|| Ok(soaked(spent)), Err)
+    })
+}
+
+/// Gives all targets inputs in turn, until it is over or one panics.
+fn work(
+    targets: &[Target],
+    tallies: &[Tally],
+    worker: &Worker,
+    is_over: &AtomicBool,
+    mut random: Random,
+) -> Option<Failure> {
+    worker.start();
+    let mut corpora: Vec<Corpus<'_>> = targets.iter().map(Corpus::new).collect();
+    let mut failed = None;
+    while failed.is_none() && !is_over.load(Relaxed) {
+        for (corpus, tally) in corpora.iter_mut().zip(tallies) {
+            let turn = Instant::now() + TURN;
+            while failed.is_none() && Instant::now() < turn {
+                failed = corpus.take(BATCH, &mut random);
+                tally.inputs.fetch_add(BATCH, Relaxed);
+                worker.end_batch();
+            }
+            let outcomes = corpus.outcomes.len() as u64;
+            tally.outcomes.fetch_max(outcomes, Relaxed);
+        }
     }
+    worker.end();
+    failed
+}
+
+fn count(targets: &[Target], tallies: &[Tally]) -> Vec<Count> {
+    let count = |(target, tally): (&Target, &Tally)| Count {
+        target: target.name,
+        inputs: tally.inputs.load(Relaxed),
+        outcomes: tally.outcomes.load(Relaxed),
+    };
+    targets.iter().zip(tallies).map(count).collect()
 }
 
 /// Gives a target so many inputs.
@@ -140,38 +195,13 @@ pub fn run_bounded(target: &Target, inputs: u64, seed: u64) -> Result<(), Failur
     failed.map_or(Ok(()), Err)
 }
 
-/// What a thread has done.
-#[derive(Debug, Default)]
-struct Worker {
-    batches: AtomicU64,
-    is_done: AtomicBool,
-}
-
-/// Until all are done. Looks are counted and not the time: a process that is stopped for a while does not hang.
-fn watch(workers: &[Worker]) {
-    let limit = (HANGS.as_millis() / LOOK.as_millis()) as u64;
-    let mut last: Vec<(u64, u64)> = vec![(0, 0); workers.len()];
-    while workers.iter().any(|worker| !worker.is_done.load(Relaxed)) {
-        for ((batches, looks), worker) in last.iter_mut().zip(workers) {
-            let now = worker.batches.load(Relaxed);
-            let is_done = worker.is_done.load(Relaxed);
-            *looks = if now == *batches && !is_done {
-                *looks + 1
-            } else {
-                0
-            };
-            *batches = now;
-            assert!(*looks < limit, "a target hangs after {now} batches");
-        }
-        thread::sleep(LOOK);
-    }
-}
-
 /// A target at work: its examples, and inputs that ended in ways of their own.
 struct Corpus<'t> {
     target: &'t Target,
     kept: Vec<Vec<u8>>,
     outcomes: BTreeSet<Outcome>,
+    /// The input at hand.
+    input: Vec<u8>,
 }
 
 /// Inputs that are kept besides the examples, and the longest of them: what grows without end finds nothing new.
@@ -184,19 +214,24 @@ impl<'t> Corpus<'t> {
             target,
             kept: target.examples.clone(),
             outcomes: BTreeSet::new(),
+            input: Vec::new(),
         }
     }
 
     /// Takes so many inputs; the one that it panicked on, if it did.
     fn take(&mut self, inputs: u64, random: &mut Random) -> Option<Failure> {
         for _ in 0..inputs {
-            let input = random.input(&self.kept);
-            match catch_unwind(AssertUnwindSafe(|| self.target.run.on(&input))) {
-                Ok(outcome) => self.learn(input, outcome, random),
+            random.fill(&mut self.input, &self.kept);
+            match catch_unwind(AssertUnwindSafe(|| self.target.run.on(&self.input))) {
+                Ok(outcome) => self.learn(outcome, random),
                 Err(_) => {
                     return Some(Failure {
                         target: self.target.name,
-                        input: input.iter().map(|byte| format!("{byte:02x}")).collect(),
+                        input: self
+                            .input
+                            .iter()
+                            .map(|byte| format!("{byte:02x}"))
+                            .collect(),
                     });
                 }
             }
@@ -204,10 +239,11 @@ impl<'t> Corpus<'t> {
         None
     }
 
-    fn learn(&mut self, input: Vec<u8>, outcome: Outcome, random: &mut Random) {
-        if input.len() > LONGEST_KEPT || !self.outcomes.insert(outcome) {
+    fn learn(&mut self, outcome: Outcome, random: &mut Random) {
+        if self.input.len() > LONGEST_KEPT || !self.outcomes.insert(outcome) {
             return;
         }
+        let input = self.input.clone();
         if self.kept.len() < self.target.examples.len() + MOST_KEPT {
             self.kept.push(input);
         } else {
@@ -222,99 +258,6 @@ impl Run {
         match self {
             Self::Outcome(run) => run(input),
             Self::Read(read) => outcome(read(input).map_err(|complaint| words(&complaint))),
-        }
-    }
-}
-
-/// The longest random input.
-const LONGEST: usize = 120;
-
-/// What numbers and words in a text are replaced by.
-const ODD: &[&[u8]] = &[
-    b"0",
-    b"-1",
-    b"1e308",
-    b"-1e-320",
-    b"nan",
-    b"inf",
-    b"4294967296",
-    b"18446744073709551615",
-    b"9223372036854775808",
-    b"true",
-    b"\"",
-    b"[[[[",
-    b",",
-    b"=",
-    b"\0",
-    b"\0--",
-    b"\n",
-    b"\xff",
-    b"\xc3\xa9",
-];
-
-/// A small generator (xorshift).
-struct Random(u64);
-
-impl Random {
-    const fn new(seed: u64) -> Self {
-        // Never zero, and not close to it.
-        Self((seed ^ 0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    const fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    fn input(&mut self, kept: &[Vec<u8>]) -> Vec<u8> {
-        let mut input = match kept.is_empty() || self.below(8) == 0 {
-            true => (0..self.below(LONGEST))
-                .map(|_| self.next() as u8)
-                .collect(),
-            false => kept[self.below(kept.len())].clone(),
-        };
-        for _ in 0..self.below(5) {
-            self.change(&mut input, kept);
-        }
-        input
-    }
-
-    fn change(&mut self, input: &mut Vec<u8>, kept: &[Vec<u8>]) {
-        let (at, byte) = (self.below(input.len()), self.next() as u8);
-        let mut each = |len: usize, change: &dyn Fn(&mut u8)| {
-            input.iter_mut().skip(at).take(len).for_each(change);
-        };
-        match self.below(8) {
-            // Small numbers are counts and tags.
-            0 => each(1, &|b| *b = byte % 20),
-            1 => each(4, &|b| *b = 0),
-            2 => each(1, &|b| *b ^= 1 << (byte % 8)),
-            3 => input.truncate(at),
-            4 => input.insert(at, byte),
-            5 => {
-                let end = (at + self.below(16)).min(input.len());
-                let part = input[at..end].to_vec();
-                input.extend(part);
-            }
-            6 => {
-                let end = (at + self.below(8)).min(input.len());
-                let odd = ODD[self.below(ODD.len())];
-                input.splice(at..end, odd.iter().copied());
-            }
-            _ => {
-                let Some(other) = kept.get(self.below(kept.len())) else {
-                    return;
-                };
-                let from = self.below(other.len());
-                let part = &other[from..(from + self.below(40)).min(other.len())];
-                input.splice(at..at, part.iter().copied());
-            }
         }
     }
 }

@@ -19,7 +19,9 @@ fn every_target_takes_or_refuses_damaged_inputs() {
 
 #[test]
 fn a_short_soak_reaches_every_target_and_finds_nothing() {
-    let counts = soak::run(Duration::from_millis(500), 2, 7).expect("no failure");
+    let counts = soak::run(Duration::from_millis(500), 2, 7, |_| {})
+        .expect("no failure")
+        .counts;
     assert_eq!(counts.len(), soak::targets().len());
     let all = counts.iter();
     assert!(

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use spardl_fuzz::soak;
+use spardl_fuzz::soak::{self, Soaked};
 
 const MIB: u64 = 1 << 20;
 
@@ -38,21 +38,26 @@ fn main() -> io::Result<ExitCode> {
     };
     let threads = thread::available_parallelism().map_or(1, Into::into);
     let mut out = io::stdout();
-    match soak::run(Duration::from_secs(seconds), threads, seed) {
-        Ok(counts) => {
+    let tell = |so_far: &Soaked| {
+        let (all, seconds) = (so_far.inputs(), so_far.spent.awake.as_secs());
+        // Nobody may be listening.
+        let _ = writeln!(io::stderr(), "{seconds} s: {all} inputs");
+    };
+    match soak::run(Duration::from_secs(seconds), threads, seed, tell) {
+        Ok(soaked) => {
             writeln!(out, "{:16} {:>14} {:>9}", "target", "inputs", "outcomes")?;
-            for count in &counts {
+            for count in &soaked.counts {
                 let (inputs, outcomes) = (count.inputs, count.outcomes);
                 writeln!(out, "{:16} {inputs:>14} {outcomes:>9}", count.target)?;
             }
-            let all: u64 = counts.iter().map(|count| count.inputs).sum();
-            writeln!(out, "{:16} {all:>14}", "all")?;
+            writeln!(out, "{:16} {:>14}", "all", soaked.inputs())?;
             let (peak, bound) = (peak()?, MIB * (512 + 256 * threads as u64));
             let (peak_mib, bound_mib) = (peak / MIB, bound / MIB);
+            let (awake, cpu) = (soaked.spent.awake.as_secs(), soaked.spent.cpu.as_secs());
             writeln!(
                 out,
-                "{seconds} s on {threads} threads, seed {seed}: no panic, no hang, {peak_mib} MiB of address space \
-                 (bound {bound_mib})"
+                "{awake} s on {threads} threads, {cpu} s of CPU time, seed {seed}: no panic, no hang, {peak_mib} MiB of \
+                 address space (bound {bound_mib})"
             )?;
             Ok(ExitCode::from(u8::from(peak > bound)))
         }
