@@ -6,6 +6,7 @@ mod gradients;
 mod local;
 mod memory;
 mod metered;
+mod npy;
 mod over_mpi;
 pub(crate) mod plan;
 mod quality;

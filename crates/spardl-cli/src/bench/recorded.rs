@@ -1,15 +1,14 @@
 //! Gradients from a file: `.npy` or `.safetensors`.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use half::{bf16, f16};
-use npyz::{NpyFile, NpyReader, Order};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use spardl_core::Layout;
 
+use super::npy::{self, Npy};
 use crate::memory;
 use crate::output::bad_request;
 
@@ -55,14 +54,9 @@ fn usable(recorded: Recorded) -> Result<Recorded, String> {
     Ok(recorded)
 }
 
-/// The longest header of a .npy file that is looked at, and how deep its brackets may be nested: the parser takes time that
-/// grows exponentially with the depth, and an array of numbers needs two.
-const NPY_HEADER: (usize, usize) = (1 << 16, 4);
-
 fn npy(bytes: &[u8]) -> Result<Recorded, String> {
-    check_npy_header(bytes)?;
-    let file = NpyFile::new(bytes).map_err(|error| format!("not a .npy file: {error}"))?;
-    let (samples, len) = match *file.shape() {
+    let file = Npy::parse(bytes).map_err(|error| format!("not a .npy file: {error}"))?;
+    let (samples, len) = match *file.shape {
         [len] => (1, len),
         [samples, len] => (samples, len),
         ref shape => {
@@ -70,81 +64,20 @@ fn npy(bytes: &[u8]) -> Result<Recorded, String> {
             return Err(format!("an array of shape {shape:?}: {message}"));
         }
     };
-    if file.order() == Order::Fortran && samples > 1 {
+    if file.fortran_order && samples > 1 {
         let message = "an array in Fortran order: save np.ascontiguousarray(..) of it";
         return Err(message.to_owned());
     }
-    // Checked before anything is allocated: an element has at least a byte.
-    if samples
-        .checked_mul(len)
-        .is_none_or(|n| n > bytes.len() as u64)
-    {
+    let Some(count) = samples.checked_mul(len) else {
         return Err(format!("the file ends before {samples} x {len} values"));
-    }
-    let values = npy_values(file)?;
+    };
+    let values = file.values(count)?;
     let len = u32::try_from(len).map_err(|_| format!("{len} elements are 2^32 or more"))?;
     let samples = values.chunks(len.max(1) as usize);
     Ok(Recorded {
         samples: samples.map(<[f32]>::to_vec).collect(),
         layout: Layout::flat(len),
     })
-}
-
-fn check_npy_header(bytes: &[u8]) -> Result<(), String> {
-    let (longest, deepest) = NPY_HEADER;
-    let (start, len) = match bytes {
-        [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, a, b, ..] => {
-            (10, usize::from(*a) | usize::from(*b) << 8)
-        }
-        [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _, a, b, c, d, ..] => {
-            (12, u32::from_le_bytes([*a, *b, *c, *d]) as usize)
-        }
-        _ => return Err("not a .npy file: it does not begin like one".to_owned()),
-    };
-    let header = bytes.get(start..).and_then(|rest| rest.get(..len));
-    let Some(header) = header.filter(|header| header.len() <= longest) else {
-        return Err(format!(
-            "not a .npy file: its header of {len} bytes is too long"
-        ));
-    };
-    let mut depth = 0usize;
-    for byte in header {
-        match byte {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > deepest {
-            return Err("not a .npy file of numbers: its header nests too deep".to_owned());
-        }
-    }
-    Ok(())
-}
-
-fn npy_values(file: NpyFile<&[u8]>) -> Result<Vec<f32>, String> {
-    let file = match file.try_data::<f32>() {
-        Ok(values) => return collect(values, |value| value),
-        Err(file) => file,
-    };
-    let file = match file.try_data::<f64>() {
-        Ok(values) => return collect(values, |value| value as f32),
-        Err(file) => file,
-    };
-    match file.try_data::<f16>() {
-        Ok(values) => collect(values, f16::to_f32),
-        Err(file) => {
-            let dtype = file.dtype().descr();
-            Err(format!("values of type {dtype}: expected f4, f2 or f8"))
-        }
-    }
-}
-
-fn collect<T: npyz::Deserialize>(
-    values: NpyReader<T, &[u8]>,
-    convert: impl Fn(T) -> f32,
-) -> Result<Vec<f32>, String> {
-    let values: io::Result<Vec<f32>> = values.map(|value| value.map(&convert)).collect();
-    values.map_err(|error| format!("the values cannot be read: {error}"))
 }
 
 fn safetensors(bytes: &[u8]) -> Result<Recorded, String> {
@@ -233,11 +166,11 @@ fn hold(recorded: &Recorded) {
 /// Files of all types and shapes that are read.
 pub(crate) fn npy_examples() -> Vec<Vec<u8>> {
     vec![
-        npy_file(&[2, 3], vec![1f32; 6]),
-        npy_file(&[4], vec![-0.5f64; 4]),
-        npy_file(&[1, 5], vec![f16::ONE; 5]),
-        npy_file(&[2], vec![7i32; 2]),
-        npy_file(&[1, 2, 3], vec![1f32; 6]),
+        npy::file("<f4", "2, 3", &[1; 24]),
+        npy::file("<f8", "4,", &[1; 32]),
+        npy::file("<f2", "1, 5", &[1; 10]),
+        npy::file("<i4", "2,", &[1; 8]),
+        npy::file("<f4", "1, 2, 3", &[1; 24]),
     ]
 }
 
@@ -256,19 +189,6 @@ pub(crate) fn safetensors_examples() -> Vec<Vec<u8>> {
     vec![safetensors_file(layers), safetensors_file(samples)]
 }
 
-fn npy_file<T: npyz::AutoSerialize>(shape: &[u64], values: Vec<T>) -> Vec<u8> {
-    use npyz::WriterBuilder;
-    let mut bytes = Vec::new();
-    let options = npyz::WriteOptions::new().default_dtype().shape(shape);
-    let writer = options.writer(&mut bytes).begin_nd();
-    let written = writer.and_then(|mut writer| {
-        writer.extend(values)?;
-        writer.finish()
-    });
-    written.expect("memory takes it");
-    bytes
-}
-
 fn safetensors_file(tensors: &[(&str, Dtype, &[usize], &[u8])]) -> Vec<u8> {
     let views = tensors.iter().map(|(name, dtype, shape, data)| {
         let view = TensorView::new(*dtype, shape.to_vec(), data);
@@ -282,35 +202,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_of_nested_brackets_is_refused_at_once() {
-        for version in [1u8, 2] {
-            let header = format!("{{'descr': {}'<f4'{}}}", "[".repeat(40), "]".repeat(40));
-            let mut bytes = vec![0x93, b'N', b'U', b'M', b'P', b'Y', version, 0];
-            match version {
-                1 => bytes.extend((header.len() as u16).to_le_bytes()),
-                _ => bytes.extend((header.len() as u32).to_le_bytes()),
-            }
-            bytes.extend(header.as_bytes());
-            let error = npy(&bytes).unwrap_err();
-            assert!(error.contains("nests too deep"), "{error}");
-        }
-    }
-
-    #[test]
     fn arrays_are_samples_of_any_float_type() {
         let expected = [vec![1.0, -2.0, 0.5], vec![3.0, 4.0, 0.0]];
         let values = || [1.0f32, -2.0, 0.5, 3.0, 4.0, 0.0].into_iter();
+        let bytes = |value: f32| value.to_le_bytes();
         let files = [
-            npy_file(&[2, 3], values().collect::<Vec<_>>()),
-            npy_file(&[2, 3], values().map(f64::from).collect::<Vec<_>>()),
-            npy_file(&[2, 3], values().map(f16::from_f32).collect::<Vec<_>>()),
+            npy::file("<f4", "2, 3", &values().flat_map(bytes).collect::<Vec<_>>()),
+            npy::file(
+                "<f8",
+                "2, 3",
+                &values()
+                    .flat_map(|v| f64::from(v).to_le_bytes())
+                    .collect::<Vec<_>>(),
+            ),
+            npy::file(
+                "<f2",
+                "2, 3",
+                &values()
+                    .flat_map(|v| f16::from_f32(v).to_le_bytes())
+                    .collect::<Vec<_>>(),
+            ),
         ];
         for file in files {
             let recorded = npy(&file).unwrap();
             assert_eq!(recorded.samples, expected);
             assert_eq!(recorded.layout.len(), 3);
         }
-        let single = npy(&npy_file(&[6], values().collect::<Vec<_>>())).unwrap();
+        let single = npy::file("<f4", "6,", &values().flat_map(bytes).collect::<Vec<_>>());
+        let single = npy(&single).unwrap();
         assert_eq!(single.samples, [values().collect::<Vec<_>>()]);
     }
 
@@ -344,13 +263,14 @@ mod tests {
     #[test]
     fn bad_files_say_what_was_expected() {
         let message = |result: Result<Recorded, String>| result.map(|_| ()).unwrap_err();
-        let integers = npy_file(&[2], vec![1i32, 2]);
-        assert!(message(npy(&integers)).contains("expected f4, f2 or f8"));
-        let cube = npy_file(&[1, 1, 1], vec![1f32]);
+        let integers = npy::file("<i4", "2,", &[0; 8]);
+        assert!(message(npy(&integers)).contains("expected <f4, <f2 or <f8"));
+        let cube = npy::file("<f4", "1, 1, 1", &[0; 4]);
         assert!(message(npy(&cube)).contains("expected [elements] or [samples, elements]"));
-        let mut short = npy_file(&[1000], vec![1f32; 1000]);
-        short.truncate(200);
-        assert!(message(npy(&short)).contains("the file ends before"));
+        for shape in ["1000,", "9223372036854775808, 5"] {
+            let short = npy::file("<f4", shape, &[0; 100]);
+            assert!(message(npy(&short)).contains("the file ends before"));
+        }
         assert!(message(npy(b"hello")).contains("not a .npy file"));
         assert!(message(safetensors(b"hello")).contains("not a .safetensors file"));
         let wrong = [("w", Dtype::I16, [1usize].as_slice(), [0u8; 2].as_slice())];
