@@ -125,6 +125,34 @@ fn a_damaged_mnist_file_is_named() {
     );
 }
 
+#[test]
+fn a_gzip_bomb_is_unpacked_no_further_than_its_header_says() {
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_be_bytes()).collect() };
+    let dir = folder();
+    mnist(dir.path(), "train", 25, true);
+    mnist(dir.path(), "t10k", 5, true);
+    // Cut at its end: who unpacks it all finds it damaged.
+    let bomb = |header: &[u32]| {
+        let whole = gzip(&[words(header), vec![0; 10_000_000]].concat());
+        whole[..whole.len() - 100].to_vec()
+    };
+    for (name, header, expected) in [
+        ("labels-idx1", &[0x801u32, 25][..], "more than 33 bytes"),
+        ("images-idx3", &[0x803, 25, 28, 28], "more than 19616 bytes"),
+        (
+            "images-idx3",
+            &[0x803, 400_000, 28, 28],
+            "313600000 pixels by its header; expected at most 268435456",
+        ),
+    ] {
+        let path = dir.path().join(format!("train-{name}-ubyte.gz"));
+        write(&path, &bomb(header));
+        let error = data::open("mnist", &request(dir.path()));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
 /// A record whose pixels are 1, 2, 3 ... 250, 1, 2 ...
 fn record(labels: &[u8]) -> Vec<u8> {
     labels

@@ -85,29 +85,31 @@ fn entry(name: &str) -> &'static Set {
         .expect("every set that is read from disk is listed")
 }
 
-/// The most bytes that a file may hold, unpacked: no file of a known set comes near it, a device or a bomb goes beyond.
-const LONGEST: u64 = 1 << 30;
+/// The most bytes of a text that are read, unpacked: no text of a known set comes near it, a device or a bomb goes beyond.
+const LONGEST_TEXT: u64 = 1 << 30;
 
-/// A whole file, unpacked if its name ends in `.gz`.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
-    read_at_most(path, LONGEST)
+/// A whole file of at most so many bytes, unpacked if its name ends in `.gz`. No more than one byte beyond them is unpacked.
+pub(crate) fn read(path: &Path, longest: u64) -> Result<Vec<u8>, DataError> {
+    let bytes = front(path, longest.saturating_add(1))?;
+    if bytes.len() as u64 > longest {
+        let problem = format!("it holds more than {longest} bytes, the most that it may");
+        return Err(DataError::damaged(path, problem));
+    }
+    Ok(bytes)
 }
 
-fn read_at_most(path: &Path, longest: u64) -> Result<Vec<u8>, DataError> {
+/// The first so many bytes of a file, or all of a shorter one; unpacked if its name ends in `.gz`.
+pub(crate) fn front(path: &Path, longest: u64) -> Result<Vec<u8>, DataError> {
     let file = File::open(path).map_err(|cause| DataError::read(path, cause))?;
     let mut bytes = Vec::new();
     let packed = path.extension().is_some_and(|extension| extension == "gz");
     let result = if packed {
         let unpacked = MultiGzDecoder::new(BufReader::new(file));
-        unpacked.take(longest + 1).read_to_end(&mut bytes)
+        unpacked.take(longest).read_to_end(&mut bytes)
     } else {
-        file.take(longest + 1).read_to_end(&mut bytes)
+        file.take(longest).read_to_end(&mut bytes)
     };
     match result {
-        Ok(_) if bytes.len() as u64 > longest => {
-            let problem = format!("it holds more than {longest} bytes, the most that is read");
-            Err(DataError::damaged(path, problem))
-        }
         Ok(_) => Ok(bytes),
         Err(cause) if packed => {
             let read = bytes.len();
@@ -136,7 +138,7 @@ pub(crate) fn names(folder: &Path) -> Result<Vec<String>, DataError> {
 
 /// A file as text; bytes that are not UTF-8 become replacement characters.
 pub(crate) fn text(path: &Path) -> Result<String, DataError> {
-    let bytes = read(path)?;
+    let bytes = read(path, LONGEST_TEXT)?;
     Ok(String::from_utf8(bytes)
         .unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()))
 }
@@ -173,7 +175,7 @@ mod tests {
         let mut bytes = gzip(b"one, ");
         bytes.extend(gzip(b"two"));
         fs::write(&path, bytes).unwrap();
-        assert_eq!(read(&path).unwrap(), b"one, two");
+        assert_eq!(read(&path, 8).unwrap(), b"one, two");
     }
 
     #[test]
@@ -182,8 +184,8 @@ mod tests {
         for (name, bytes) in [("bomb.gz", gzip(&[0; 5000])), ("plain", vec![0; 5000])] {
             let path = dir.path().join(name);
             fs::write(&path, bytes).unwrap();
-            assert_eq!(read_at_most(&path, 5000).unwrap().len(), 5000);
-            let error = read_at_most(&path, 4999).unwrap_err().to_string();
+            assert_eq!(read(&path, 5000).unwrap().len(), 5000);
+            let error = read(&path, 4999).unwrap_err().to_string();
             assert!(error.contains("more than 4999 bytes"), "{error}");
         }
     }

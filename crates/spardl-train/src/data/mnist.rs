@@ -1,6 +1,6 @@
 //! MNIST, and whatever else comes in its format: four idx files, packed with gzip or not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::disk::{self, Place};
@@ -11,6 +11,11 @@ const CLASSES: usize = 10;
 /// First words of an idx file: unsigned bytes in three or in one dimension.
 const IMAGES: u32 = 0x0803;
 const LABELS: u32 = 0x0801;
+/// Bytes before the pixels and before the labels.
+const IMAGES_HEADER: usize = 16;
+const LABELS_HEADER: usize = 8;
+/// The most pixels of a file that are read: sets of ten digits have at most 240,000 images of 28 x 28.
+const MOST_PIXELS: u128 = 1 << 28;
 
 /// Reads the training and the test set.
 pub(crate) fn open(request: &Request) -> Result<Data, DataError> {
@@ -41,18 +46,31 @@ pub(crate) fn open(request: &Request) -> Result<Data, DataError> {
 /// The images and labels of the training or the test set, and their shape.
 fn part(place: &Place, name: &str) -> Result<(Images, [usize; 3]), DataError> {
     let path = file(place, &format!("{name}-images"), 3)?;
-    let bytes = disk::read(&path)?;
+    let bytes = read(&path, IMAGES_HEADER, |front| {
+        sizes(front).map(|[count, rows, columns]| count * rows * columns)
+    })?;
     let (shape, pixels) = images(&bytes).map_err(|problem| DataError::damaged(&path, problem))?;
     let count = pixels.len() / (shape[1] * shape[2]);
 
     let path = file(place, &format!("{name}-labels"), 1)?;
-    let bytes = disk::read(&path)?;
+    let bytes = read(&path, LABELS_HEADER, |_| Ok(count))?;
     let labels = labels(&bytes, count).map_err(|problem| DataError::damaged(&path, problem))?;
     let table = normalise(0.1307, 0.3081);
     Ok((
         Images::new(shape, pixels.to_vec(), labels.to_vec(), vec![table]),
         shape,
     ))
+}
+
+/// A whole file whose header says how much follows it: what is packed is unpacked no further than that.
+fn read(
+    path: &Path,
+    header: usize,
+    follows: impl Fn(&[u8]) -> Result<usize, String>,
+) -> Result<Vec<u8>, DataError> {
+    let front = disk::front(path, header as u64)?;
+    let follows = follows(&front).map_err(|problem| DataError::damaged(path, problem))?;
+    disk::read(path, (header + follows) as u64)
 }
 
 fn file(place: &Place, stem: &str, dimensions: usize) -> Result<PathBuf, DataError> {
@@ -73,14 +91,26 @@ fn spellings(stem: &str, dimensions: usize) -> [String; 4] {
 
 /// The shape and the pixels of an idx file of images.
 fn images(bytes: &[u8]) -> Result<([usize; 3], &[u8]), String> {
+    let [count, rows, columns] = sizes(bytes)?;
+    let pixels = body(bytes, IMAGES_HEADER, count * rows * columns)?;
+    Ok(([1, rows, columns], pixels))
+}
+
+/// The number of images, their rows and columns, by the header of their file.
+fn sizes(bytes: &[u8]) -> Result<[usize; 3], String> {
     let [count, rows, columns] = header(bytes, IMAGES)?;
     if rows == 0 || columns == 0 || rows.max(columns) > 4096 {
         return Err(format!(
             "its images are {rows} x {columns}; expected 28 x 28"
         ));
     }
-    let pixels = body(bytes, 16, count as u128 * (rows * columns) as u128)?;
-    Ok(([1, rows, columns], pixels))
+    let pixels = count as u128 * (rows * columns) as u128;
+    if pixels > MOST_PIXELS {
+        return Err(format!(
+            "it has {pixels} pixels by its header; expected at most {MOST_PIXELS}"
+        ));
+    }
+    Ok([count, rows, columns])
 }
 
 /// The labels of an idx file, which are to be as many as there are images.
@@ -91,7 +121,7 @@ fn labels(bytes: &[u8], images: usize) -> Result<&[u8], String> {
             "it has {count} labels; expected {images}, one for each image"
         ));
     }
-    let labels = body(bytes, 8, count as u128)?;
+    let labels = body(bytes, LABELS_HEADER, count)?;
     match labels
         .iter()
         .position(|&label| usize::from(label) >= CLASSES)
@@ -133,12 +163,12 @@ fn header<const N: usize>(bytes: &[u8], magic: u32) -> Result<[usize; N], String
 }
 
 /// What follows the header and has to have this size.
-fn body(bytes: &[u8], header: usize, size: u128) -> Result<&[u8], String> {
-    if bytes.len() as u128 != header as u128 + size {
+fn body(bytes: &[u8], header: usize, size: usize) -> Result<&[u8], String> {
+    if bytes.len() != header + size {
         return Err(format!(
             "it has {} bytes; expected {} by its header",
             bytes.len(),
-            header as u128 + size
+            header + size
         ));
     }
     Ok(&bytes[header..])
@@ -167,7 +197,7 @@ mod tests {
     #[test]
     fn sizes_that_overflow_are_refused() {
         let bytes = idx(IMAGES, &[u32::MAX, 4096, 4096], &[0; 9]);
-        assert!(images(&bytes).unwrap_err().contains("72057594021150736"));
+        assert!(images(&bytes).unwrap_err().contains("72057594021150720"));
         assert!(images(&idx(IMAGES, &[1, u32::MAX, u32::MAX], &[])).is_err());
     }
 
