@@ -7,7 +7,7 @@
 //!
 //! What reads files and arguments belongs to the command, and so do its targets (`spardl_cli::fuzz`).
 //!
-//! [`soak`] runs all of them for a set time: `cargo run --release -p spardl-fuzz --bin soak -- 3600`.
+//! [`soak`] runs all of them for a set time: `cargo run --profile soak -p spardl-fuzz --bin soak -- 3600`.
 //!
 //! Not `bolero`: its derive crate demands `indexmap` 2.11.2 exactly, and so does then the whole workspace.
 

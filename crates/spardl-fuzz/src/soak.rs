@@ -1,4 +1,4 @@
-//! All targets for a set time, on several threads, with counts.
+//! All targets for a set time or a number of inputs, on several threads, with counts.
 //!
 //! Inputs are random bytes, valid ones, and valid ones with a few bytes changed, cut off, put in, repeated or taken from another
 //! one. Stable Rust has no coverage to guide them by, so the outcome does: an input that ends as none did before it is kept and
@@ -101,6 +101,33 @@ impl Soaked {
     }
 }
 
+/// How long a run is.
+#[derive(Clone, Copy, Debug)]
+pub enum Length {
+    /// So long. How many inputs that is, and so which, depends on the machine.
+    Time(Duration),
+    /// So many inputs of each target on each thread, in whole batches: with one seed the same ones in every run.
+    Inputs(u64),
+}
+
+impl Length {
+    fn is_over(self, spent: Spent) -> bool {
+        matches!(self, Self::Time(time) if spent.awake >= time)
+    }
+
+    /// Is it the next target's turn?
+    fn ends_turn(self, began: Instant, inputs: u64) -> bool {
+        match self {
+            Self::Time(_) => began.elapsed() >= TURN,
+            Self::Inputs(most) => inputs >= most,
+        }
+    }
+
+    const fn has_one_turn(self) -> bool {
+        matches!(self, Self::Inputs(_))
+    }
+}
+
 /// What all threads count together for a target.
 #[derive(Debug, Default)]
 struct Tally {
@@ -108,7 +135,7 @@ struct Tally {
     outcomes: AtomicU64,
 }
 
-/// Runs all targets in turn on so many threads for so long. `tell` hears every minute how far it is.
+/// Runs all targets in turn on so many threads. `tell` hears every minute how far it is.
 ///
 /// # Errors
 /// The first input that made a target panic.
@@ -116,7 +143,7 @@ struct Tally {
 /// # Panics
 /// When an input takes longer than [`HANGS`]: a thread that hangs cannot be ended.
 pub fn run(
-    time: Duration,
+    length: Length,
     threads: usize,
     seed: u64,
     mut tell: impl FnMut(&Soaked),
@@ -124,7 +151,7 @@ pub fn run(
     let targets = targets();
     let tallies: Vec<Tally> = targets.iter().map(|_| Tally::default()).collect();
     let workers: Vec<Worker> = (0..threads).map(|_| Worker::default()).collect();
-    let is_over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(length.is_over(Spent::default()));
     let soaked = |spent| Soaked {
         counts: count(&targets, &tallies),
         spent,
@@ -132,12 +159,13 @@ pub fn run(
     thread::scope(|scope| {
         let work = |number: usize| {
             let random = Random::new(seed ^ (number as u64) << 40);
-            work(&targets, &tallies, &workers[number], &is_over, random)
+            let all = targets.iter().zip(&tallies);
+            work(all, length, &workers[number], &is_over, random)
         };
         let handles: Vec<_> = (0..threads).map(|w| scope.spawn(move || work(w))).collect();
         let mut told = Duration::ZERO;
         let spent = watch(&workers, |spent| {
-            is_over.store(spent.awake >= time, Relaxed);
+            is_over.store(length.is_over(spent), Relaxed);
             if spent.awake >= told + MINUTE {
                 told = spent.awake;
                 tell(&soaked(spent));
@@ -151,26 +179,32 @@ pub fn run(
 }
 
 /// Gives all targets inputs in turn, until it is over or one panics.
-fn work(
-    targets: &[Target],
-    tallies: &[Tally],
+fn work<'t>(
+    targets: impl Iterator<Item = (&'t Target, &'t Tally)>,
+    length: Length,
     worker: &Worker,
     is_over: &AtomicBool,
     mut random: Random,
 ) -> Option<Failure> {
     worker.start();
-    let mut corpora: Vec<Corpus<'_>> = targets.iter().map(Corpus::new).collect();
+    let mut corpora: Vec<(Corpus<'_>, &Tally)> = targets
+        .map(|(target, tally)| (Corpus::new(target), tally))
+        .collect();
     let mut failed = None;
     while failed.is_none() && !is_over.load(Relaxed) {
-        for (corpus, tally) in corpora.iter_mut().zip(tallies) {
-            let turn = Instant::now() + TURN;
-            while failed.is_none() && Instant::now() < turn {
+        for (corpus, tally) in &mut corpora {
+            let (began, mut inputs) = (Instant::now(), 0);
+            while failed.is_none() && !length.ends_turn(began, inputs) {
                 failed = corpus.take(BATCH, &mut random);
+                inputs += BATCH;
                 tally.inputs.fetch_add(BATCH, Relaxed);
                 worker.end_batch();
             }
             let outcomes = corpus.outcomes.len() as u64;
             tally.outcomes.fetch_max(outcomes, Relaxed);
+        }
+        if length.has_one_turn() {
+            break;
         }
     }
     worker.end();

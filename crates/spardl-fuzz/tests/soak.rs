@@ -1,8 +1,8 @@
-//! Every target of the soak, on so many inputs, and all of them for a moment.
+//! Every target of the soak, on so many inputs, and all of them together.
 
 use std::time::Duration;
 
-use spardl_fuzz::soak;
+use spardl_fuzz::soak::{self, Length};
 
 /// What takes a thousandth of a second each.
 const INPUTS: u64 = 1500;
@@ -17,16 +17,19 @@ fn every_target_takes_or_refuses_damaged_inputs() {
     }
 }
 
+/// By inputs, not by the clock: a test has the same inputs on every machine.
 #[test]
-fn a_short_soak_reaches_every_target_and_finds_nothing() {
-    let counts = soak::run(Duration::from_millis(500), 2, 7, |_| {})
-        .expect("no failure")
-        .counts;
+fn a_short_soak_reaches_every_target_finds_nothing_and_is_the_same_again() {
+    let soak = || {
+        let soaked = soak::run(Length::Inputs(64), 2, 7, |_| {});
+        soaked.expect("no failure").counts
+    };
+    let counts = soak();
     assert_eq!(counts.len(), soak::targets().len());
     let all = counts.iter();
     assert!(
         all.clone()
-            .all(|count| count.inputs > 0 && count.outcomes > 0),
+            .all(|count| count.inputs == 128 && count.outcomes > 0),
         "{counts:?}"
     );
     let names: Vec<&str> = all.map(|count| count.target).collect();
@@ -41,4 +44,11 @@ fn a_short_soak_reaches_every_target_and_finds_nothing() {
     ] {
         assert!(names.contains(&name), "{names:?}");
     }
+    assert_eq!(counts, soak());
+}
+
+#[test]
+fn a_soak_without_time_has_no_inputs() {
+    let soaked = soak::run(Length::Time(Duration::ZERO), 1, 1, |_| {});
+    assert_eq!(soaked.expect("no failure").inputs(), 0);
 }

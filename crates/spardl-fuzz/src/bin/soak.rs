@@ -1,4 +1,4 @@
-//! `cargo run --release -p spardl-fuzz --bin soak -- SECONDS [SEED]`: all targets on all cores, with counts.
+//! `cargo run --profile soak -p spardl-fuzz --bin soak -- SECONDS [SEED]`: all targets on all cores, with counts.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use spardl_fuzz::soak::{self, Soaked};
+use spardl_fuzz::soak::{self, Length, Soaked};
 
 const MIB: u64 = 1 << 20;
 
@@ -43,7 +43,8 @@ fn main() -> io::Result<ExitCode> {
         // Nobody may be listening.
         let _ = writeln!(io::stderr(), "{seconds} s: {all} inputs");
     };
-    match soak::run(Duration::from_secs(seconds), threads, seed, tell) {
+    let length = Length::Time(Duration::from_secs(seconds));
+    match soak::run(length, threads, seed, tell) {
         Ok(soaked) => {
             writeln!(out, "{:16} {:>14} {:>9}", "target", "inputs", "outcomes")?;
             for count in &soaked.counts {
