@@ -195,7 +195,7 @@ impl Controller {
             return (false, false);
         }
         let full = k >= self.regions.len() as usize;
-        let moved = 4 * k.abs_diff(self.k) as u64 > self.k as u64;
+        let moved = k.abs_diff(self.k) > self.k / 4;
         let exact = full || moved || self.until_exact == 0;
         let repartition = self.until_repartition == 0;
         if exact {
@@ -312,6 +312,11 @@ impl Controller {
         let &[until_exact, until_repartition, k, skewed] = counters else {
             return Err(mismatch("counters", "4 values".to_owned(), counters));
         };
+        let (exact, repartition) = (self.exact_every, self.repartition_every);
+        if until_exact > exact || until_repartition > repartition || k > u64::from(u32::MAX) {
+            let expected = format!("at most {exact}, {repartition} and a k of 32 bits");
+            return Err(mismatch("counters", expected, counters));
+        }
         (self.local, self.global, self.regions) = (local, global, regions);
         (self.until_exact, self.until_repartition) = (until_exact, until_repartition);
         (self.k, self.skewed) = (k as usize, skewed != 0);
@@ -349,6 +354,26 @@ mod tests {
         assert!(controller.start(13).0, "a third more is not");
         assert!(!controller.start(13).0);
         assert!(controller.start(1000).0 && controller.start(1000).0);
+    }
+
+    #[test]
+    fn counters_that_no_step_leaves_behind_are_refused() {
+        let mut controller = Controller::new(&OkTopk::default(), 3, 1000);
+        controller.start(10);
+        let saved = controller.save();
+        let counters = saved.u64("counters").unwrap().to_vec();
+        controller.load(&saved).unwrap();
+        for (place, wrong) in [(0, 33), (1, 65), (2, 1 << 32), (2, u64::MAX)] {
+            let mut damaged = counters.clone();
+            damaged[place] = wrong;
+            let error = controller.load(&saved.clone().with_u64("counters", damaged));
+            let words = error.unwrap_err().to_string();
+            assert!(
+                words.contains("at most 32, 64 and a k of 32 bits"),
+                "{words}"
+            );
+        }
+        assert_eq!(controller.start(10), (false, false), "as it was");
     }
 
     #[test]
