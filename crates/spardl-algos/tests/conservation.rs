@@ -1,15 +1,16 @@
 //! Nothing is lost: inputs + residuals = update + next residuals, per element, with `==`; and all workers agree.
 
-use spardl_core::{Collective, Outcome};
+use spardl_core::{Collective, Layout, Outcome};
 use spardl_sim::Cluster;
 use spardl_testkit::{Trial, check, configurations, generate};
 
-fn holds(workers: u32, len: usize, ks: &[usize]) {
+fn holds(workers: u32, layout: &Layout, ks: &[usize]) {
+    let len = layout.len() as usize;
     for algorithm in configurations::all(workers) {
         let laws = algorithm.laws();
-        let context = format!("{} P={workers} n={len}", algorithm.describe());
-        let layout = generate::layout(workers, len);
-        let mut cluster = Cluster::new(&*algorithm, workers, &layout)
+        let parts = layout.parts().len();
+        let context = format!("{} P={workers} n={len} in {parts}", algorithm.describe());
+        let mut cluster = Cluster::new(&*algorithm, workers, layout)
             .unwrap()
             .with_order(len as u64);
         for (step, &k) in ks.iter().enumerate() {
@@ -43,7 +44,9 @@ fn holds(workers: u32, len: usize, ks: &[usize]) {
 #[test]
 fn nothing_is_lost_for_any_number_of_workers() {
     for workers in 1..=40 {
-        holds(workers, 97, &[10, 41]);
+        for layout in generate::layouts(97) {
+            holds(workers, &layout, &[10, 41]);
+        }
     }
 }
 
@@ -73,12 +76,13 @@ fn totals<'a>(parts: impl IntoIterator<Item = &'a [f32]>, len: usize) -> Vec<f64
     sums
 }
 
-fn holds_with_few_bits(workers: u32, len: usize, ks: &[usize]) {
+fn holds_with_few_bits(workers: u32, layout: &Layout, ks: &[usize]) {
+    let len = layout.len() as usize;
     for algorithm in configurations::few_bits(workers) {
         if !algorithm.laws().conserves {
             continue;
         }
-        let mut trial = Trial::new(&*algorithm, workers, len);
+        let mut trial = Trial::with_layout(&*algorithm, workers, layout);
         for (step, &k) in (0..).zip(ks) {
             let gradients = towards_digits(&trial.cluster.workers(), step * 77 + 1);
             let residuals = trial
@@ -103,18 +107,22 @@ fn holds_with_few_bits(workers: u32, len: usize, ks: &[usize]) {
 #[test]
 fn nothing_is_lost_to_values_of_few_bits() {
     for workers in 1..=40 {
-        holds_with_few_bits(workers, 97, &[10, 41, 97]);
+        for layout in generate::layouts(97) {
+            holds_with_few_bits(workers, &layout, &[10, 41, 97]);
+        }
     }
     for workers in [1, 2, 3, 4, 6, 8, 12] {
-        holds_with_few_bits(workers, 300, &[30, 31, 5, 0, 100, 300, 1, 150, 150]);
-        holds_with_few_bits(workers, 7, &[0, 1, 3, 1000]);
+        let layout = generate::layout(workers, 300);
+        holds_with_few_bits(workers, &layout, &[30, 31, 5, 0, 100, 300, 1, 150, 150]);
+        holds_with_few_bits(workers, &Layout::flat(7), &[0, 1, 3, 1000]);
     }
 }
 
 #[test]
 fn nothing_is_lost_over_many_steps_and_changing_density() {
     for workers in [1, 2, 3, 4, 6, 7, 8, 12] {
-        holds(workers, 300, &[30, 30, 31, 5, 0, 100, 300, 1, 30, 30]);
+        let layout = generate::layout(workers, 300);
+        holds(workers, &layout, &[30, 30, 31, 5, 0, 100, 300, 1, 30, 30]);
     }
 }
 
@@ -122,7 +130,7 @@ fn nothing_is_lost_over_many_steps_and_changing_density() {
 fn nothing_is_lost_in_tiny_and_empty_buckets() {
     for workers in [1, 2, 3, 5, 8, 13] {
         for len in [0, 1, 2, 7] {
-            holds(workers, len, &[0, 1, 3, 1000]);
+            holds(workers, &Layout::flat(len), &[0, 1, 3, 1000]);
         }
     }
 }

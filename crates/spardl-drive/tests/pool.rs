@@ -28,18 +28,37 @@ impl Parallel for Eager {
     }
 }
 
+/// So many threads that the thread of the caller plays, the last piece of work first: the cuts without the scheduler.
+#[derive(Debug)]
+struct Played(usize);
+
+impl Parallel for Played {
+    fn threads(&self) -> usize {
+        self.0
+    }
+
+    fn run(&self, jobs: Vec<Job<'_>>) {
+        jobs.into_iter().rev().for_each(|job| job());
+    }
+
+    fn grain(&self) -> usize {
+        16
+    }
+}
+
 /// Updates and what is kept, after each step.
 type Steps = Vec<(Vec<u32>, Vec<check::Kept>)>;
 
 fn steps(mut trial: Trial, workers: u32, threads: Option<&Arc<dyn Parallel>>) -> Steps {
+    let len = trial.cluster.workers()[0].len();
     for worker in trial.cluster.workers_mut() {
         if let Some(threads) = threads {
             worker.set_threads(Arc::clone(threads));
         }
     }
     let step = |step| {
-        let gradients = generate::fractions(step, workers, LEN);
-        let update = check::bits(&trial.step(&gradients, LEN / 50, step));
+        let gradients = generate::fractions(step, workers, len);
+        let update = check::bits(&trial.step(&gradients, len / 50, step));
         (update, trial.kept())
     };
     (0..STEPS).map(step).collect()
@@ -57,6 +76,19 @@ fn any_number_of_threads_gives_the_same_bits() {
                 let same = steps(trial(), workers, Some(threads)) == expected;
                 assert!(same, "{} {threads:?}", trial().context);
             }
+        }
+    }
+}
+
+#[test]
+fn every_world_up_to_forty_has_the_same_bits_with_any_number_of_threads() {
+    for workers in 1..=40 {
+        let threads: Arc<dyn Parallel> = Arc::new(Played(workers as usize % 3 + 1));
+        for algorithm in configurations::every(workers) {
+            let layout = generate::layout(workers, 400);
+            let trial = || Trial::with_layout(&*algorithm, workers, &layout);
+            let same = steps(trial(), workers, Some(&threads)) == steps(trial(), workers, None);
+            assert!(same, "{} {threads:?}", trial().context);
         }
     }
 }

@@ -48,13 +48,27 @@ pub fn integers(seed: u64, workers: u32, len: usize) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// A bucket of `len` elements: many tensors, matrices, vectors, a scalar and an empty one among them, or one without structure
-/// where the number of workers is a multiple of three.
+/// A bucket of `len` elements: of many tensors, or one without structure where the number of workers is a multiple of three.
+pub fn layout(workers: u32, len: usize) -> Layout {
+    match workers.is_multiple_of(3) {
+        true => Layout::flat(len as u32),
+        false => layered(len),
+    }
+}
+
+/// The bucket without structure and, unless it is tiny, the one of many tensors.
+pub fn layouts(len: usize) -> Vec<Layout> {
+    let mut layouts = vec![Layout::flat(len as u32)];
+    layouts.extend((len >= 8).then(|| layered(len)));
+    layouts
+}
+
+/// A bucket of many tensors: matrices, vectors, a scalar and an empty one among them; a tiny one has no structure.
 ///
 /// # Panics
 /// Never: the parts fit the length.
-pub fn layout(workers: u32, len: usize) -> Layout {
-    if workers.is_multiple_of(3) || len < 8 {
+pub fn layered(len: usize) -> Layout {
+    if len < 8 {
         return Layout::flat(len as u32);
     }
     let columns = (len / 2).isqrt();
