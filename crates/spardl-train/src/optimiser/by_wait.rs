@@ -12,9 +12,14 @@
 //!
 //! With `t = 1`, where nothing waits, `a = b = 1`: plain momentum. With long waits `b` goes to 0 and `a` to `1 / (1 - m)`: all
 //! momentum is handed over to the residual. Example, `m = 1/2`, an element that waits for two steps: `b = 3/4`, `a = 5/4`.
+//! Whatever the wait, `a u` and what the velocity still does with `b u` are `u / (1 - m)` together, as for any gradient.
+//!
 //! Nesterov's form is one factor `m` ahead: `a = (1 - m^2 b) / (1 - m)`, and `w -= lr (m^2 v + a u + (1 + m) decay w)`.
+//!
+//! A wait is that of the sum over workers: where one of them delivers an element and another keeps its part, it counts from there.
+//! The rate is that of the step of the delivery, as for everything that waits in the residual.
 
-/// What the waits of elements leave of momentum `m`.
+/// What the waits of elements leave of momentum `m`, which is above 0 and below 1.
 #[derive(Clone, Debug)]
 pub(super) struct ByWait {
     momentum: f32,
@@ -22,9 +27,6 @@ pub(super) struct ByWait {
     /// `m^t`, until it is nothing beside 1.
     powers: Vec<f32>,
 }
-
-/// Steps since each element was last delivered.
-pub(super) type Waits = Vec<f32>;
 
 impl ByWait {
     pub(super) fn new(momentum: f32, nesterov: bool) -> Self {
@@ -36,7 +38,7 @@ impl ByWait {
         }
     }
 
-    /// One step of a stretch of elements; an element that is not zero in `update` was delivered.
+    /// One step of a stretch of elements; an element that is not zero in `update` was delivered. `waits` are steps since then.
     pub(super) fn step(
         &self,
         (rate, decay): (f32, f32),
@@ -105,6 +107,30 @@ mod tests {
                 let (waited, dense) = (walk(nesterov, 0.0, wait, 700), walk(nesterov, 0.0, 1, 700));
                 let error = (waited - dense).abs();
                 assert!(error < 1e-3, "{wait} steps, {nesterov}: {waited}, {dense}");
+            }
+        }
+    }
+
+    #[test]
+    fn in_the_long_run_an_update_moves_its_parameter_as_far_as_any_gradient() {
+        for nesterov in [false, true] {
+            for wait in [1, 2, 3, 10, 159, 160, 161, 5000] {
+                let by_wait = ByWait::new(0.9, nesterov);
+                let (mut parameter, mut velocity, mut waits) = ([0.0], [0.0], [0.0]);
+                for step in 1..=wait + 200 {
+                    let update = [if step == wait { 3.0 } else { 0.0 }];
+                    by_wait.step(
+                        (0.5, 0.0),
+                        &mut parameter,
+                        &update,
+                        &mut velocity,
+                        &mut waits,
+                    );
+                }
+                // 0.5 * 3 / (1 - 0.9)
+                let error = (parameter[0] + 15.0).abs();
+                assert!(error < 1e-4, "{wait} steps, {nesterov}: {parameter:?}");
+                assert_eq!(waits, [200.0]);
             }
         }
     }

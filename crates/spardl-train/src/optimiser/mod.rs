@@ -7,7 +7,6 @@
 //! | the same with a fixed momentum `s` there | the raw gradient `g` | `v = s v + u + decay w`, `w -= lr (1 - s) / (1 - m) v` |
 //! | [`Rule::Sgd`] with momentum correction (DGC) | `c = m c + g`, on each worker | `d = m d + decay w`, `w -= lr (u + d)` |
 //! | [`Rule::OkTopk`] (Algorithm 2 of the Ok-Topk paper) | `lr g`, or `lr c` | `w -= u + lr decay w`, or `w -= u + lr d` |
-//!
 //! | [`Rule::Adam`], [`Rule::AdamW`] | the raw gradient `g` | see `adam.rs` |
 //!
 //! **Momentum hand-over.** What waits in the residual needs less momentum ([`SparseMomentum`]). By default every element has what
@@ -21,17 +20,19 @@
 
 mod adam;
 mod by_wait;
+mod descent;
 mod sparse_momentum;
+mod stretch;
 #[cfg(test)]
 mod tests;
-
-use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use spardl::Layout;
 
 use adam::{Moments, Weights};
-use by_wait::{ByWait, Waits};
+use by_wait::ByWait;
+use descent::Descent;
+use stretch::{Stretch, stretches};
 
 pub use adam::{AdamOptions, SecondMoment};
 pub use sparse_momentum::SparseMomentum;
@@ -64,7 +65,7 @@ impl Rule {
 pub struct Options {
     /// Where the learning rate comes in.
     pub rule: Rule,
-    /// The part of the last step that goes on; Adam's beta1.
+    /// The part of the last step that goes on; Adam's beta1. From 0 to below 1.
     pub momentum: f32,
     /// The same for steps that hold mass back; of no effect with momentum correction.
     pub sparse_momentum: SparseMomentum,
@@ -119,18 +120,10 @@ pub struct Optimiser {
     moments: Moments,
     /// The momentum of the last step: the velocity is of its kind.
     momentum: f32,
-    /// With momentum by wait: steps since each element was last delivered.
-    waits: Waits,
-}
-
-/// Neighbouring elements that are treated alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stretch {
-    range: Range<usize>,
-    /// Have they weight decay?
-    decays: bool,
-    /// Are they always reduced whole?
-    is_whole: bool,
+    /// What decides when momentum goes by how long each element waited.
+    by_wait: Option<ByWait>,
+    /// With it: steps since each element was last delivered.
+    waits: Vec<f32>,
 }
 
 impl Optimiser {
@@ -142,6 +135,7 @@ impl Optimiser {
         let moves = options.momentum != 0.0;
         let own = options.momentum_correction;
         let adam = options.rule.is_adam();
+        let by_wait = options.goes_by_wait();
         Self {
             options,
             stretches: stretches(layout, options.no_decay_below_dims, whole_below_dims),
@@ -153,7 +147,8 @@ impl Optimiser {
                 weights: Weights::default(),
             },
             momentum: options.momentum,
-            waits: rest(options.goes_by_wait()),
+            by_wait: by_wait.then(|| ByWait::new(options.momentum, options.nesterov)),
+            waits: rest(by_wait),
         }
     }
 
@@ -287,14 +282,10 @@ impl Optimiser {
         if self.options.momentum_correction {
             return self.apply_corrected(parameters, update, rate, pace.lr);
         }
-        if self.options.goes_by_wait() {
-            match pace.density < 1.0 {
-                true => return self.apply_by_wait(parameters, update, rate, decay),
-                false => self.waits.fill(0.0),
-            }
-        } else {
-            self.hand_over(pace.density);
+        if self.apply_by_wait(parameters, update, (rate, decay), pace.density) {
+            return;
         }
+        self.hand_over(pace.density);
         if self.options.rule.is_adam() {
             return self.apply_adam(parameters, update, pace);
         }
@@ -322,14 +313,25 @@ impl Optimiser {
         }
     }
 
-    fn apply_by_wait(&mut self, parameters: &mut [f32], update: &[f32], rate: f32, decay: f32) {
-        let by_wait = ByWait::new(self.options.momentum, self.options.nesterov);
+    /// A step with momentum by wait; or nothing, and false, where momentum does not go by that or nothing waited.
+    fn apply_by_wait(
+        &mut self,
+        parameters: &mut [f32],
+        update: &[f32],
+        (rate, decay): (f32, f32),
+        density: f64,
+    ) -> bool {
+        let Some(by_wait) = &self.by_wait else {
+            return false;
+        };
+        let is_whole = density >= 1.0;
+        // The first whole step after others delivers what waited.
+        if is_whole && self.waits.iter().all(|wait| *wait == 0.0) {
+            return false;
+        }
         for stretch in &self.stretches {
             let range = stretch.range.clone();
             let waits = &mut self.waits[range.clone()];
-            if stretch.is_whole {
-                waits.fill(0.0);
-            }
             by_wait.step(
                 (rate, if stretch.decays { decay } else { 0.0 }),
                 &mut parameters[range.clone()],
@@ -337,7 +339,12 @@ impl Optimiser {
                 &mut self.velocity[range],
                 waits,
             );
+            if is_whole || stretch.is_whole {
+                // Also where what was delivered is zero.
+                waits.fill(0.0);
+            }
         }
+        true
     }
 
     /// Finds the momentum of a step of this density. Where it changes the velocity is dropped: the residual takes its part over.
@@ -420,57 +427,6 @@ impl Optimiser {
             }
         }
     }
-}
-
-/// The numbers of a step, for a stretch.
-struct Descent {
-    rate: f32,
-    decay: f32,
-    momentum: f32,
-    nesterov: bool,
-}
-
-impl Descent {
-    /// Without momentum.
-    fn step(&self, parameters: &mut [f32], update: &[f32]) {
-        for (parameter, update) in parameters.iter_mut().zip(update) {
-            *parameter -= self.rate * (update + self.decay * *parameter);
-        }
-    }
-
-    fn step_with(&self, velocity: &mut [f32], parameters: &mut [f32], update: &[f32]) {
-        let moved = parameters.iter_mut().zip(update).zip(velocity);
-        for ((parameter, update), velocity) in moved {
-            let slope = update + self.decay * *parameter;
-            *velocity = self.momentum * *velocity + slope;
-            let step = if self.nesterov {
-                slope + self.momentum * *velocity
-            } else {
-                *velocity
-            };
-            *parameter -= self.rate * step;
-        }
-    }
-}
-
-/// The fewest stretches in which all elements are treated alike.
-fn stretches(layout: &Layout, no_decay_below: usize, whole_below: usize) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = Vec::new();
-    for part in layout.parts() {
-        let (start, dims) = (part.offset as usize, part.shape.len());
-        let next = Stretch {
-            range: start..start + part.len(),
-            decays: dims >= no_decay_below,
-            is_whole: dims < whole_below,
-        };
-        match stretches.last_mut() {
-            Some(last) if (last.decays, last.is_whole) == (next.decays, next.is_whole) => {
-                last.range.end = next.range.end;
-            }
-            _ => stretches.push(next),
-        }
-    }
-    stretches
 }
 
 /// Scales `gradient` down to the norm `limit` when it is longer. A norm that is not finite is left for others to see.

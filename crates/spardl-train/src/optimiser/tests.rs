@@ -118,9 +118,76 @@ fn by_default_an_element_has_the_momentum_that_its_wait_leaves() {
         (optimiser.velocity(), optimiser.waits()),
         (&[2.5, 3.5][..], &[1.0, 0.0][..])
     );
-    // A dense step delivers all.
+    // A dense step delivers all: what the first waited for counts as two steps, and the second as one.
+    optimiser.apply(&mut parameters, &[4.0, 4.0], pace(1.0));
+    assert_eq!(parameters, [-1.375 - 1.25 - 0.3125, -1.125 - 1.0 - 0.4375]);
+    assert_eq!(optimiser.waits(), [0.0, 0.0]);
     optimiser.apply(&mut parameters, &[0.0, 0.0], pace(1.0));
     assert_eq!(optimiser.waits(), [0.0, 0.0]);
+}
+
+/// Momentum on gradients of which each element's sum is delivered now and then, in f64 and straight from the definition: a
+/// delivery after t steps is t equal gradients, whose velocities are followed one by one.
+fn walk_by_wait(deliveries: &[Option<f64>], lr: impl Fn(usize) -> f64, m: f64, decay: f64) -> f64 {
+    let (mut parameter, mut velocity, mut wait) = (1.0, 0.0, 0);
+    for (step, delivery) in deliveries.iter().enumerate() {
+        wait += 1;
+        let slope = decay * parameter;
+        let (mut moved, mut left) = (m * velocity + slope, m * velocity + slope);
+        if let Some(sum) = delivery {
+            for age in 0..wait {
+                let mut own = sum / f64::from(wait);
+                moved += own;
+                for _ in 0..age {
+                    own *= m;
+                    moved += own;
+                }
+                left += own;
+            }
+            wait = 0;
+        }
+        parameter -= lr(step) * moved;
+        velocity = left;
+    }
+    parameter
+}
+
+#[test]
+fn momentum_by_wait_is_that_of_gradients_followed_one_by_one() {
+    let options = Options {
+        momentum: 0.9,
+        weight_decay: 0.01,
+        no_decay_below_dims: 2,
+        ..PLAIN
+    };
+    let tensors = [("w", vec![2, 3]), ("b", vec![2]), ("x", vec![1, 2])];
+    let tensors = tensors.map(|(name, shape)| (name.to_owned(), shape));
+    let layout = Layout::new(tensors).expect("short tensors");
+    let mut optimiser = Optimiser::new(options, &layout, 0);
+    // Element i is delivered in every (i + 1)-th step, and all are at the end, by a dense step; the rate drops on the way.
+    let steps = 47;
+    let lr = |step| if step < 20 { 0.1 } else { 0.01 };
+    let is_whole = |step: usize| step >= steps - 2;
+    let delivery = |step: usize, i: usize| {
+        let due = (step + 1).is_multiple_of(i + 1) || is_whole(step);
+        due.then(|| (step * 7 + i * 5) as f64 % 11.0 - 5.5)
+    };
+    let mut parameters = [1.0; 10];
+    for step in 0..steps {
+        let update: Vec<f32> = (0..10)
+            .map(|i| delivery(step, i).unwrap_or(0.0) as f32)
+            .collect();
+        let density = if is_whole(step) { 1.0 } else { 0.3 };
+        let lr = lr(step) as f32;
+        optimiser.apply(&mut parameters, &update, Pace { lr, density });
+    }
+    for (i, parameter) in parameters.into_iter().enumerate() {
+        let deliveries: Vec<_> = (0..steps).map(|step| delivery(step, i)).collect();
+        let decay = if (6..8).contains(&i) { 0.0 } else { 0.01 };
+        let expected = walk_by_wait(&deliveries, lr, f64::from(0.9f32), decay);
+        let error = (f64::from(parameter) - expected).abs();
+        assert!(error < 1e-4, "element {i}: {parameter}, {expected}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use spardl_train::data::{Sampler, seed_for};
 use spardl_train::optimiser::{Rule, SecondMoment, SparseMomentum};
 use spardl_train::record::Unwatched;
 use spardl_train::schedule::LearningRate;
-use spardl_train::store::{Store, rank_file};
+use spardl_train::store::{MODEL, Store, rank_file};
 use spardl_train::{Data, Model, Run, Settings, TrainError, data, train};
 
 use super::{
@@ -350,6 +350,28 @@ fn a_loss_of_nan_on_one_worker_is_skipped_by_all_when_so_set() {
     assert!(skipped[3]);
     let note = "step 4: the loss or gradient of rank 2 is not finite: step dropped on all workers";
     assert_eq!(heard.notes, [note]);
+}
+
+#[test]
+fn a_step_that_is_dropped_is_no_step_of_a_wait() {
+    let (data, dir) = (images(), tempfile::tempdir().unwrap());
+    let settings = Settings {
+        on_non_finite: OnNonFinite::SkipStep,
+        bucket_elements: 64,
+        checkpoints: saving(dir.path(), false),
+        ..settings()
+    };
+    let ended = train_models(3, "spardl", &settings, &data, |model| {
+        model.breaks = Some((2, 4));
+    });
+    assert_identical(&ended, "skip");
+    let checkpoint = Store::new(dir.path(), 1).open(10).expect("the last step");
+    let mut arrays = checkpoint.read(MODEL).expect("whole");
+    let waits = arrays.take_f32("optimiser.waits").expect("one per element");
+    // Ten steps were made and one of them dropped: what it computed waits for nobody.
+    let longest = waits.iter().copied().fold(0.0, f32::max);
+    assert_eq!(longest, 9.0);
+    assert!(waits.contains(&0.0));
 }
 
 #[test]
