@@ -129,7 +129,7 @@ pub(crate) struct Sums {
 
 impl Sums {
     pub(crate) fn new(values: ValueType, len: u32) -> Self {
-        let beside = keeps_errors(values).then(|| vec![0.0; len as usize]);
+        let beside = keeps_errors(values).then(|| spardl_kernels::zeroed(len as usize));
         Self {
             values,
             len,

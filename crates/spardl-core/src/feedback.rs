@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spardl_kernels::{Entries, Level};
+use spardl_kernels::{Entries, Level, zeroed};
 
 use crate::error::ConfigError;
 use crate::gradient::Gradient;
@@ -100,7 +100,7 @@ fn covers(spans: &[Span<'_>], len: usize) -> bool {
 impl Feedback {
     /// Arrays of `len` elements, with a zero residual.
     pub fn new(len: usize) -> Self {
-        Self::with_residual(len, array(len), true)
+        Self::with_residual(len, zeroed(len), true)
     }
 
     /// A working copy only, for methods that deliver everything.
@@ -111,7 +111,7 @@ impl Feedback {
     fn with_residual(len: usize, residual: Vec<f32>, keeps: bool) -> Self {
         Self {
             residual,
-            work: array(len),
+            work: zeroed(len),
             keeps,
             non_finite: false,
             level: Level::best(),
@@ -288,11 +288,4 @@ impl Feedback {
         }
         Ok(())
     }
-}
-
-/// A zero array that will be read and written all over.
-pub(crate) fn array(len: usize) -> Vec<f32> {
-    let mut array = vec![0.0; len];
-    spardl_kernels::prefer_huge_pages(&mut array);
-    array
 }

@@ -55,7 +55,7 @@ mod x86;
 pub use entries::Entries;
 pub use expand::expand;
 pub use level::Level;
-pub use pages::prefer_huge_pages;
+pub use pages::{prefer_huge_pages, zeroed};
 pub use product::{Factor, add_product};
 pub use source::{Scaled, Source};
 pub use window::Window;

@@ -1,5 +1,12 @@
 //! Large arrays on large pages.
 
+/// A zero array that will be read and written all over: on huge pages where it is large, see [`prefer_huge_pages`].
+pub fn zeroed(len: usize) -> Vec<f32> {
+    let mut array = vec![0.0; len];
+    prefer_huge_pages(&mut array);
+    array
+}
+
 /// Asks the system to back a large array with huge pages, where it leaves that to the program (`madvise` on Linux). A hint: it
 /// changes no contents and may do nothing. Call it before the array is first written.
 ///

@@ -42,7 +42,8 @@ impl<'a> Gradients<'a> {
         };
         let first = only.unwrap_or(0);
         let made = if only.is_some() { 1 } else { workers };
-        let mut samples = vec![vec![0.0; elements as usize]; (samples * made) as usize];
+        let blank = |_| spardl_kernels::zeroed(elements as usize);
+        let mut samples: Vec<Vec<f32>> = (0..samples * made).map(blank).collect();
         let mut jobs: Vec<(u32, &mut Vec<f32>)> = (0..).zip(&mut samples).collect();
         let cores = thread::available_parallelism().map_or(1, Into::into);
         thread::scope(|scope| {

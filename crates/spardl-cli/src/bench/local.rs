@@ -67,7 +67,7 @@ pub(super) fn measure(
     for worker in cluster.workers_mut() {
         worker.set_threads(Arc::clone(&threads));
     }
-    let mut target = vec![0.0f32; case.layout.len() as usize];
+    let mut target = spardl_kernels::zeroed(case.layout.len() as usize);
     let (mut select, mut merge, mut slowest) = (Vec::new(), Vec::new(), Vec::new());
     let (mut streams, mut ratios) = (Vec::new(), Vec::new());
     let (mut rescans, mut rounds, mut nnz, mut error) = (0, 0, 0, None);

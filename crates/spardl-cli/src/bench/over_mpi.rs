@@ -57,7 +57,7 @@ fn metered(
     let rank = job.world().rank().index();
     let clock = Clock::of(case.args);
     let metered = Arc::new(Metered::new(Arc::clone(algorithm), clock));
-    let mut target = vec![0.0f32; case.layout.len() as usize];
+    let mut target = spardl_kernels::zeroed(case.layout.len() as usize);
     let meter = Arc::clone(&metered);
     let cpu_ms = |step| {
         let local = meter.take().as_secs_f64() * 1e3;

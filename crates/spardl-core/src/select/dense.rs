@@ -91,7 +91,7 @@ impl Selector {
                 .iter()
                 .any(|form| !matches!(form, Form::Listed(_)))
         {
-            self.dense = crate::feedback::array(work.len());
+            self.dense = spardl_kernels::zeroed(work.len());
         }
         for (block, form) in self.forms.iter().enumerate() {
             if let Form::Tiny = form {
