@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 #[cfg(feature = "train")]
 use spardl::AUTO;
 use spardl_algos::{Options, Residual, Sag, registry};
-use spardl_core::{Algorithm, Codec, IndexCoding, ValueType};
+use spardl_core::{Algorithm, Codec, IndexCoding, Layout, ValueType, World};
 
 use crate::output::bad_request;
 
@@ -120,6 +120,14 @@ pub(crate) fn full_name(name: &str, values: ValueType) -> String {
     } else {
         format!("{name}-{values}")
     }
+}
+
+/// Refuses a method that so many workers cannot run, before anything else is made of it.
+pub(crate) fn check_workers(algorithm: &dyn Algorithm, workers: u32) -> anyhow::Result<()> {
+    let first = World::new(0, workers).map_err(bad_request)?;
+    // What a method asks of the number of workers it asks of every bucket, also of one without elements.
+    let machine = algorithm.machine(first, &Layout::flat(0));
+    machine.map(drop).map_err(bad_request)
 }
 
 /// The names of `--methods`: a comma-separated list, or `all`.

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use spardl::AUTO;
-use spardl_core::{Density, Layout};
+use spardl_core::Density;
 use spardl_sim::gradient::Distribution;
 
 use crate::launch::{self, TransportChoice};
-use crate::method::MethodArgs;
+use crate::method::{MethodArgs, check_workers};
 use crate::output::{bad_request, directory};
 use crate::tune::auto::CacheArgs;
 
@@ -165,11 +165,7 @@ pub(super) fn check(args: &Args) -> anyhow::Result<()> {
 pub(super) fn check_methods(args: &Args, names: &[String]) -> anyhow::Result<()> {
     for &workers in &args.workers {
         for name in names.iter().filter(|name| !is_special(name)) {
-            let world = spardl_core::World::new(0, workers)?;
-            let algorithm = args.method.build(name)?;
-            algorithm
-                .machine(world, &Layout::flat(1))
-                .map_err(bad_request)?;
+            check_workers(&*args.method.build(name)?, workers)?;
         }
     }
     Ok(())

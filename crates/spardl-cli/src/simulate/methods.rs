@@ -5,12 +5,12 @@ use std::sync::Arc;
 use spardl::AUTO;
 use spardl::tune::{Choice, Gammas, Tuner};
 use spardl_algos::{Options, Sag};
-use spardl_core::{Algorithm, Gamma, Layout, World};
+use spardl_core::{Algorithm, Gamma};
 use spardl_sim::Scenario;
 
 use super::Args;
-use crate::method::names;
-use crate::output::{bad_request, warn};
+use crate::method::{check_workers, names};
+use crate::output::warn;
 use crate::tune;
 
 /// A method with its options.
@@ -41,9 +41,7 @@ pub(super) fn of(args: &Args, scenario: &Scenario) -> anyhow::Result<Vec<Method>
 
 fn named(args: &Args, scenario: &Scenario, name: String) -> anyhow::Result<Method> {
     let algorithm: Arc<dyn Algorithm> = args.method.build(&name)?.into();
-    let world = World::new(0, scenario.fabric.workers())?;
-    let machine = algorithm.machine(world, &Layout::flat(1));
-    machine.map(drop).map_err(bad_request)?;
+    check_workers(&*algorithm, scenario.fabric.workers())?;
     Ok(Method {
         choice: Choice::new(&name, Options::default())?,
         teams: args.method.teams.unwrap_or(1),

@@ -13,7 +13,7 @@ use spardl_train::data::{Kept, Objective, Request};
 use spardl_train::optimiser::{self, AdamOptions, Rule, SparseMomentum};
 use spardl_train::schedule::LearningRate;
 
-use super::config::{Config, LrSchedule, MOST_THREADS, MOST_WORKERS, NonFinite};
+use super::config::{Config, LrSchedule, MOST_THREADS, MOST_WORKERS, NonFinite, WORKERS};
 use crate::job;
 use crate::launch;
 use crate::method::{self, MethodArgs};
@@ -106,7 +106,9 @@ impl Config {
     /// The method; none when it is chosen once the workers are there.
     pub(crate) fn named_algorithm(&self) -> anyhow::Result<Option<Box<dyn Algorithm>>> {
         if self.method != AUTO {
-            return self.algorithm().map(Some);
+            let algorithm = self.algorithm()?;
+            method::check_workers(&*algorithm, self.workers.unwrap_or(WORKERS))?;
+            return Ok(Some(algorithm));
         }
         let usual = Self::default();
         let is_plain = self.teams == usual.teams

@@ -317,6 +317,7 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
         ),
         (&["--dnn", "lstmimdb", "--dataset", "synthetic"], "lstmimdb"),
         (&["--method", "spardl", "--teams", "2"], "teams"),
+        (&["--method", "spardl", "--teams", "4"], "teams"),
         (&["--method", "nothing"], "nothing"),
         // Of an option that is given twice the last one counts, but --set adds up: the first is the wrong one here.
         (
@@ -352,8 +353,12 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
     for (args, expected) in cases {
         let output = spardl(&small(args));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let complaint = text.lines().last().unwrap_or_default();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+        let lines: Vec<&str> = text.lines().collect();
+        // One line, and nothing of a run before it.
+        let [complaint] = lines[..] else {
+            panic!("{args:?}: {text}");
+        };
         assert!(
             complaint.starts_with("spardl: ") && complaint.contains(expected),
             "{args:?}: {text}"
