@@ -26,6 +26,11 @@ pub(crate) fn build(
     };
     if let Some(name) = value_type {
         all.codec.values = name.parse().map_err(config)?;
+        let (_, named) = registry::find(method).map_err(config)?;
+        if named.is_some_and(|named| named != all.codec.values) {
+            let both = format!("method '{method}' names another value type than value_type = '{name}'");
+            return Err(config(format!("{both}: use one of the two")));
+        }
     }
     registry::build(method, &all).map_err(config)
 }

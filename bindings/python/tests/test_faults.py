@@ -92,6 +92,16 @@ def refusals(rank: int, size: int) -> list[str]:
     refused(DDP(network()), method="spardle")
     refused(DDP(network()), op="max")
     refused(DDP(network()), options={"tau": 3})
+    refused(DDP(network()), options="teams=2")
+    refused(DDP(network()), options={"teams": 7})
+    refused(DDP(network()), method="spardl-bf16", value_type="q4")
+    refused(DDP(network()), dense_steps=1.5)
+    refused(DDP(network()), dense_below=-1)
+    refused(DDP(network()), threads=0)
+    refused(DDP(network()), bucket_mb=0)
+    refused(DDP(network()), timeout=float("inf"))
+    refused(DDP(network()), scaler=3)
+    refused(DDP(network()), on_step=3)
     twice = DDP(network())
     spardl.torch.register(twice, banner=False)
     refused(twice)
@@ -108,7 +118,11 @@ def test_what_cannot_work_is_refused_with_the_reason() -> None:
     words = run(1, refusals)[0]
     expected = ["expected a DistributedDataParallel", "from 0 to 1", "density = 'auto' is not accepted", "density = [] is not"]
     expected += ["unknown method 'spardle'", "use mean or sum"]
-    expected += ["option tau = '3' is not accepted", "has a communication hook already", "call bind(module)"]
+    expected += ["option tau = '3' is not accepted", "options = 'teams=2' is not accepted: expected a dict", "teams"]
+    expected += ["another value type than value_type = 'q4'", "dense_steps = 1.5 is not accepted: expected a whole number"]
+    expected += ["dense_below = -1 is not", "threads = 0 is not", "bucket_mb = 0 is not accepted: expected a number above 0"]
+    expected += ["timeout = inf is not", "expected a torch.amp.GradScaler", "expected a function"]
+    expected += ["has a communication hook already", "call bind(module)"]
     assert len(words) == len(expected)
     for word, part in zip(words, expected):
         assert part in word

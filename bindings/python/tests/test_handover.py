@@ -95,6 +95,23 @@ def test_after_a_delivery_an_element_stands_where_momentum_would_have_brought_it
     assert torch.allclose(mine[0], other[0], rtol=1e-4)
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_the_first_whole_step_delivers_what_waited(nesterov: bool) -> None:
+    mine, other, state = weights(1), weights(1), Held()
+    optimiser = torch.optim.SGD(mine, lr=0.01, momentum=0.9, nesterov=nesterov)
+    spardl.torch.hand_over(optimiser, state)
+    plain = torch.optim.SGD(other, lr=0.01, momentum=0.9, nesterov=nesterov)
+    for number in range(1, 12):
+        # Nothing comes for six steps, then the sum of seven at once, then all is dense.
+        state.tensors = list(mine) if number < 7 else []
+        other[0].grad = torch.ones(5, 3)
+        mine[0].grad = torch.full((5, 3), 0.0 if number < 7 else 7.0 if number == 7 else 1.0)
+        optimiser.step()
+        plain.step()
+        if number >= 7:
+            assert torch.allclose(mine[0], other[0], rtol=1e-4), number
+
+
 def test_a_momentum_that_is_kept_has_its_own_velocity_and_rate() -> None:
     mine, state = weights(1), Held()
     optimiser = torch.optim.SGD(mine, lr=0.1, momentum=0.9)
@@ -259,6 +276,10 @@ def test_what_cannot_be_handed_over_is_refused_with_the_reason() -> None:
         spardl.torch.hand_over(torch.optim.AdamW(mine), state)
     with pytest.raises(spardl.ConfigError, match="expected at least 0 and below 1"):
         spardl.torch.hand_over(torch.optim.SGD(mine, lr=0.1), state, momentum=1.0)
+    with pytest.raises(spardl.ConfigError, match="momentum = 1.5 is not accepted"):
+        spardl.torch.hand_over(torch.optim.SGD(mine, lr=0.1, momentum=1.5), state)
+    with pytest.raises(spardl.ConfigError, match="give what register, Sync or fsdp_hook returned"):
+        spardl.torch.hand_over(torch.optim.SGD(mine, lr=0.1), None)  # type: ignore[arg-type]
 
 
 def handed_over(rank: int, size: int) -> tuple[list[float], list[list[str]]]:

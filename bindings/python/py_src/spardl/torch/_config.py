@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -62,9 +64,17 @@ class Config:
         self._one_of("op", ("mean", "sum"))
         self._one_of("on_non_finite", ("propagate", "skip", "raise"))
         self._one_of("staging", ("auto", "always"))
-        for name, least in (("dense_steps", 0), ("in_flight", 1), ("threads", 1), ("bucket_mb", 0), ("timeout", 0)):
-            if not getattr(self, name) >= least:
-                raise ConfigError(f"{name} = {getattr(self, name)} is too small: at least {least}")
+        for name, least in (("dense_steps", 0), ("dense_below", 0), ("in_flight", 1), ("threads", 1)):
+            self._number(name, Integral, "a whole number", least)
+        for name in ("bucket_mb", "timeout"):
+            self._number(name, Real, "a number above 0", math.ulp(0.0))
+        if not isinstance(self.options, Mapping):
+            raise ConfigError(f"options = {self.options!r} is not accepted: expected a dict, as in {{'teams': 2}}")
+        for name in ("scale", "get_scale"):
+            if self.scaler is not None and not hasattr(self.scaler, name):
+                raise ConfigError(f"scaler = {self.scaler!r} is not accepted: expected a torch.amp.GradScaler")
+        if self.on_step is not None and not callable(self.on_step):
+            raise ConfigError(f"on_step = {self.on_step!r} is not accepted: expected a function of a dict of numbers")
         if not 0.0 <= self.momentum_correction < 1.0:
             raise ConfigError(f"momentum_correction = {self.momentum_correction} is not accepted: expected at least 0 and below 1")
         if isinstance(self.density, str) or (isinstance(self.density, Sequence) and not self.density):
@@ -75,6 +85,12 @@ class Config:
             raise ConfigError("method 'auto' chooses the options of a method itself: name the method to set them")
         method = "spardl" if self.method == "auto" else self.method
         cost(method, 1, 1, density=self.density_at(0), value_type=self.value_type, options=self.texts)
+
+    def _number(self, name: str, kind: type, words: str, least: float) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, kind) or not math.isfinite(value) or not value >= least:  # type: ignore[arg-type, operator]
+            least_words = f", at least {least}" if kind is Integral else ""
+            raise ConfigError(f"{name} = {value!r} is not accepted: expected {words}{least_words}")
 
     def _one_of(self, name: str, accepted: tuple[str, ...]) -> None:
         value = getattr(self, name)

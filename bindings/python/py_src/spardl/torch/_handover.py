@@ -64,13 +64,17 @@ class HandOver(ABC):
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
-            holds = not parameter.grad.is_sparse and self._state.holds_back(parameter)
+            holds = not parameter.grad.is_sparse and self._takes(parameter)
             self._change(parameter, holds)
             (held if holds else plain).append(parameter)
         if plain:
             yield {**group, "params": plain}
         if held:
             yield from self._step_held({**group, "params": held})
+
+    def _takes(self, parameter: torch.Tensor) -> bool:
+        """Is this step of a parameter one to be made here?"""
+        return self._state.holds_back(parameter)
 
     def _change(self, parameter: torch.Tensor, holds: bool) -> None:
         """The velocity is dropped where a parameter's steps begin or cease to hold mass back."""
@@ -98,10 +102,13 @@ class _ByWait(HandOver):
     w -= lr (m v + a u + decay w), v = m v + b u + decay w. Where nothing waits (t = 1) a = b = 1, which is plain momentum.
     """
 
-    def _change(self, parameter: torch.Tensor, holds: bool) -> None:
+    def _takes(self, parameter: torch.Tensor) -> bool:
+        # The first whole step after others delivers what waited.
         waits = self._optimizer.state.get(parameter, {}).get(_WAITS)
-        if waits is not None and not holds:
-            waits.zero_()
+        return super()._takes(parameter) or (waits is not None and bool(waits.any()))
+
+    def _change(self, parameter: torch.Tensor, holds: bool) -> None:
+        """Nothing is dropped: the velocity has what is still to come."""
 
     def _drop_velocity(self, state: dict[str, Any]) -> None:
         """Nothing is dropped: the velocity has what is still to come."""
@@ -126,7 +133,8 @@ class _ByWait(HandOver):
             now = (1.0 - old * later) / (1.0 - momentum)
             parameter.sub_(velocity * old + (now * update + slope * new), alpha=group["lr"])
             velocity.mul_(momentum).add_(later * update + slope)
-            waits.masked_fill_(delivered, 0.0)
+            # A whole step delivers also what is zero.
+            waits.masked_fill_(delivered | (not self._state.holds_back(parameter)), 0.0)
 
     def _kept(self, parameter: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The velocity of a parameter, where torch keeps it too, and the steps since its elements were delivered."""
@@ -201,10 +209,14 @@ def hand_over(optimizer: torch.optim.Optimizer, state: HoldsBack, momentum: floa
     be some. Learning rates may be scheduled as ever, and what is kept is part of the optimiser's ``state_dict``: call
     ``hand_over`` again after a restart. Other optimisers are refused. Needs torch 2.
     """
-    if momentum is not None and not 0.0 <= momentum < 1.0:
-        raise ConfigError(f"momentum = {momentum} is not accepted: expected at least 0 and below 1")
+    own = [group["momentum"] for group in optimizer.param_groups if "momentum" in group]
+    for given in own if momentum is None else [*own, momentum]:
+        if not 0.0 <= given < 1.0:
+            raise ConfigError(f"momentum = {given} is not accepted: expected at least 0 and below 1")
     if not hasattr(optimizer, "register_step_pre_hook"):
         raise ConfigError("this torch has no hooks around an optimiser's step: torch 2 or newer is needed")
+    if not isinstance(getattr(state, "config", None), Config):
+        raise ConfigError("state is not accepted: give what register, Sync or fsdp_hook returned")
     if state.config.momentum_correction:
         raise ConfigError("with momentum_correction the optimiser has no momentum to hand over: use one of the two")
     if isinstance(optimizer, torch.optim.SGD):

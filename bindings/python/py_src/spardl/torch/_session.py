@@ -74,7 +74,10 @@ class Session:
         link = self._link = Link(self._user_group, config.wait)
         link.compare("the configuration", config.describe())
         link.compare("the list of tensors", ", ".join(unit.key for unit in self._units))
-        if config.method == "auto":
+        if config.method != "auto":
+            # What a method asks of the number of ranks is said here, not in the first sparse step.
+            Worker(config.method, 0, link.rank, link.size, value_type=config.value_type, options=config.texts)
+        else:
             lengths = [unit.numel for unit in self._units if not unit.dense]
             self.config, reason = choose(config, link, lengths)
             self._tell(f"spardl: auto: {reason}")
