@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::anyhow;
 use spardl_core::{Algorithm, Layout};
 use spardl_drive::{Transport, run_workers};
+use spardl_train::data::Sampler;
 use spardl_train::record::{Summary, Unwatched, Watch};
 use spardl_train::{Data, Run, Settings, buckets, data, train_until};
 
@@ -31,6 +32,8 @@ pub(crate) struct TrainingRun {
     method: Option<Arc<dyn Algorithm>>,
     data: Data,
     engine: Engine,
+    /// The parameters of the network.
+    layout: Layout,
     /// Set by a signal that asks the run to end.
     stop: Arc<AtomicBool>,
 }
@@ -44,12 +47,19 @@ impl TrainingRun {
         let method = config.named_algorithm()?.map(Arc::from);
         existing_checkpoints::check(&config, resume)?;
         let data = data::open(&config.dataset, &config.request()).map_err(explain_data)?;
+        // A network for other data, or too few samples, are refused here, before anything is said of the run.
+        let layout = engine.layout(&config, &data.task)?;
+        let workers = config.workers.unwrap_or(WORKERS) as usize;
+        let batch_size = settings.batch_size;
+        Sampler::new(data.train.len(), workers, 0, batch_size, config.seed)
+            .map_err(explain_data)?;
         Ok(Self {
             config,
             settings,
             method,
             data,
             engine,
+            layout,
             stop: on_signals()?,
         })
     }
@@ -61,6 +71,7 @@ impl TrainingRun {
             method: config.named_algorithm()?.map(Arc::from),
             data: self.data.clone(),
             engine: self.engine,
+            layout: self.layout.clone(),
             stop: Arc::clone(&self.stop),
             config,
         })
@@ -89,7 +100,6 @@ impl TrainingRun {
         mut job: Option<&mut Job>,
         watch: &mut (dyn Watch + Send),
     ) -> anyhow::Result<Summary> {
-        let layout = self.engine.layout(&self.config, &self.data.task)?;
         let here = match job.as_deref_mut() {
             Some(job) => neighbours(job)?,
             None => self.config.workers.unwrap_or(WORKERS),
@@ -99,10 +109,14 @@ impl TrainingRun {
             + 2 * u64::from(optimiser.momentum_correction)
             + u64::from(optimiser.factor_masking)
             + u64::from(optimiser.rule.is_adam());
-        fits(u64::from(layout.len()) * arrays, here.into(), available())?;
+        fits(
+            u64::from(self.layout.len()) * arrays,
+            here.into(),
+            available(),
+        )?;
         let method = match &self.method {
             Some(method) => Arc::clone(method),
-            None => self.choose(&layout, job.as_deref_mut(), watch)?,
+            None => self.choose(job.as_deref_mut(), watch)?,
         };
         let Some(job) = job else {
             return self.train_threads(&method, watch);
@@ -116,12 +130,15 @@ impl TrainingRun {
     /// What the tuner picks for the buckets of this network, at the density that training begins with.
     fn choose(
         &self,
-        layout: &Layout,
         mut job: Option<&mut Job>,
         watch: &mut (dyn Watch + Send),
     ) -> anyhow::Result<Arc<dyn Algorithm>> {
         let settings = &self.settings;
-        let cut = buckets::cut(layout, settings.bucket_elements, settings.dense_below_dims);
+        let cut = buckets::cut(
+            &self.layout,
+            settings.bucket_elements,
+            settings.dense_below_dims,
+        );
         let tuner = auto::tuner(&CacheArgs::default(), job.as_deref()).timeout(settings.timeout);
         let (workers, density) = (
             self.config.workers.unwrap_or(WORKERS),
