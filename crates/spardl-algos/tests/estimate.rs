@@ -104,7 +104,10 @@ fn configurations_of(workers: u32) -> Vec<Box<dyn Algorithm>> {
     let mut all = configurations::all_raw(workers);
     all.retain(|algorithm| {
         let text = algorithm.describe();
-        let is_first_rule = algorithm.name() != "spardl" || text.contains("residual=global-a");
+        let is_first_rule = algorithm.name() != "spardl"
+            || ["auto", "global-a"]
+                .iter()
+                .any(|rule| text.contains(&format!("residual={rule} ")));
         is_first_rule && !is_unusual(&**algorithm)
     });
     all

@@ -2,7 +2,7 @@
 
 use std::alloc::System;
 
-use spardl_algos::SparDl;
+use spardl_algos::{Residual, SparDl};
 use spardl_core::Layout;
 use spardl_sim::Cluster;
 use spardl_testkit::generate;
@@ -33,13 +33,17 @@ struct Words {
     allocated: f64,
 }
 
-fn words_of_a_worker(len: usize) -> Words {
+fn words_of_a_worker(residual: Residual, len: usize) -> Words {
     let gradients: Vec<_> = (0..3)
         .map(|seed| generate::fractions(seed, WORKERS, len))
         .collect();
     let start = ALLOCATOR.stats();
     let layout = Layout::flat(len as u32);
-    let mut cluster = Cluster::new(&SparDl::default(), WORKERS, &layout).unwrap();
+    let algorithm = SparDl {
+        residual,
+        ..SparDl::default()
+    };
+    let mut cluster = Cluster::new(&algorithm, WORKERS, &layout).unwrap();
     let mut allocated = 0;
     for step in 0..12 {
         let before = ALLOCATOR.stats();
@@ -61,18 +65,20 @@ fn words_of_a_worker(len: usize) -> Words {
 #[test]
 #[allow(clippy::print_stderr)]
 fn a_worker_holds_two_words_per_element_and_a_step_allocates_as_much_as_it_selects() {
-    let [short, long] = LENS.map(words_of_a_worker);
-    eprintln!("in words of k, beyond 2n: {short:.1?}, three times as long: {long:.1?}");
-    for words in [short, long] {
-        assert!(words.held <= 40.0, "a worker holds {words:?} beyond 2n");
-        assert!(words.allocated <= 40.0, "a step allocates {words:?}");
+    for rule in [Residual::GlobalA, Residual::GlobalB] {
+        let [short, long] = LENS.map(|len| words_of_a_worker(rule, len));
+        eprintln!("{rule}, in words of k, beyond 2n: {short:.1?}, three times as long: {long:.1?}");
+        for words in [short, long] {
+            assert!(words.held <= 40.0, "a worker holds {words:?} beyond 2n");
+            assert!(words.allocated <= 40.0, "a step allocates {words:?}");
+        }
+        // The same k: what grows is O(n).
+        let grown = long.held - short.held;
+        assert!(grown <= CHANCE, "{grown} more held: {short:?}, {long:?}");
+        let grown = long.allocated - short.allocated;
+        assert!(
+            grown <= CHANCE,
+            "{grown} more allocated: {short:?}, {long:?}"
+        );
     }
-    // The same k: what grows is O(n).
-    let grown = long.held - short.held;
-    assert!(grown <= CHANCE, "{grown} more held: {short:?}, {long:?}");
-    let grown = long.allocated - short.allocated;
-    assert!(
-        grown <= CHANCE,
-        "{grown} more allocated: {short:?}, {long:?}"
-    );
 }

@@ -18,7 +18,7 @@ pub(crate) struct MethodArgs {
     /// SparDL: how teams synchronise: r (recursive doubling), b (Bruck with adaptive length), auto (the default).
     #[arg(long, value_name = "auto|r|b")]
     pub(crate) sag: Option<Sag>,
-    /// SparDL: what is kept of undelivered mass: none, local, no-in-procedure, global-a (the default), global-b.
+    /// SparDL: what is kept of undelivered mass: auto (the default: global-b below 0.5 %, else global-a), global-a, global-b, no-in-procedure, local, none.
     #[arg(long, value_name = "RULE")]
     pub(crate) residual: Option<Residual>,
     /// How values travel. A method named NAME-TYPE, like spardl-q4, uses that type whatever this says.

@@ -29,6 +29,8 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Worker {
     config: SparDl,
+    /// The rule of this step.
+    residual: Residual,
     team: Group,
     column: Group,
     rounds: Vec<Scatter>,
@@ -50,10 +52,11 @@ impl Worker {
         let blocks = Partition::even(len, team.size());
         let selector = match config.residual {
             Residual::Local | Residual::NoInProcedure => Selector::remembering(blocks),
-            Residual::None | Residual::GlobalA | Residual::GlobalB => Selector::new(blocks),
+            _ => Selector::new(blocks),
         };
         Self {
             config,
+            residual: config.residual,
             team,
             column,
             rounds: reduce_scatter(team.size()).collect(),
@@ -271,7 +274,7 @@ impl Worker {
             first = end;
         }
         self.entries_sent += AllGather::entries_sent(self.team.position(), &counts);
-        if self.config.residual == Residual::None {
+        if self.residual == Residual::None {
             feedback.work_mut().fill(0.0);
         }
         Ok(())
@@ -279,11 +282,11 @@ impl Worker {
 
     fn collect(&mut self, block: usize, work: &mut [f32], finals: std::ops::Range<usize>) {
         let finals = &self.update.indices()[finals];
-        match self.config.residual {
+        match self.residual {
             Residual::None => {}
             Residual::Local => self.selector.clear_sent(block, work),
             Residual::NoInProcedure => self.selector.clear_sent_final(block, work, finals),
-            Residual::GlobalA => self.selector.apply_rule_a(block, work, finals),
+            Residual::Auto | Residual::GlobalA => self.selector.apply_rule_a(block, work, finals),
             Residual::GlobalB => self.selector.apply_rule_b(block, work),
         }
     }
@@ -293,6 +296,8 @@ impl Machine for Worker {
     fn begin(&mut self, feedback: &mut Feedback, input: Input<'_>) {
         let size = self.team.size();
         self.step = input.step;
+        let len = self.selector.partition().len();
+        self.residual = self.config.residual.at(input.k, len);
         self.quotas = self
             .selector
             .partition()

@@ -41,9 +41,8 @@ fn table(seed: u64, bias: f32, len: u32, k: usize, steps: u64) -> anyhow::Result
             "elements",
         ],
     );
-    let mut rules = Residual::ALL
-        .iter()
-        .map(|&(name, residual)| {
+    let mut rules = Residual::fixed()
+        .map(|(name, residual)| {
             let method = SparDl {
                 residual,
                 ..SparDl::default()

@@ -151,12 +151,12 @@ pub(crate) struct Config {
     )]
     #[serde(with = "text")]
     pub(crate) sag: Sag,
-    /// SparDL: none, local, no-in-procedure, global-a or global-b.
+    /// SparDL: what is kept of undelivered mass: auto (global-b below 0.5 %, else global-a), global-a, global-b, no-in-procedure, local or none.
     #[arg(
         long,
         value_name = "RULE",
         help_heading = "Reduction",
-        default_value = "global-a"
+        default_value = "auto"
     )]
     #[serde(with = "text")]
     pub(crate) residual: Residual,
