@@ -25,6 +25,8 @@ class Row:
     config: dict[str, Any] | None = None
     """Keywords of ``register``; None for plain DDP."""
     hand_over: bool = False
+    momentum: float | None = None
+    """That of the hand-over; None for momentum by wait."""
     power_rank: int = 0
     """The rank of torch's powerSGD hook; 0 for none."""
 
@@ -38,7 +40,7 @@ class Row:
             return None
         sparse = spardl.torch.register(ddp, **{"dense_steps": dense_steps, "banner": False, **self.config})
         if self.hand_over:
-            spardl.torch.hand_over(optimiser, sparse)
+            spardl.torch.hand_over(optimiser, sparse, self.momentum)
         return sparse
 
     def bytes_sent(self, state: Any, elements: int, steps: int) -> float:
@@ -185,6 +187,7 @@ def at(density: float, **config: Any) -> dict[str, Any]:
     return {"density": density, **config}
 
 
+RULE_A = {"options": {"residual": "global-a"}}
 RULE_B = {"options": {"residual": "global-b"}}
 
 TASKS = {
@@ -192,12 +195,16 @@ TASKS = {
         name="cifar10",
         rows=(
             Row("dense"),
-            Row("spardl", at(0.01, dense_below=0)),
-            Row("hand-over (rule A)", at(0.01, dense_below=0), hand_over=True),
-            Row("hand-over (rule B)", at(0.01, dense_below=0, **RULE_B), hand_over=True),
-            Row("spardl 0.1 %", at(0.001, dense_below=0)),
-            Row("hand-over (rule A) 0.1 %", at(0.001, dense_below=0), hand_over=True),
-            Row("hand-over (rule B) 0.1 %", at(0.001, dense_below=0, **RULE_B), hand_over=True),
+            Row("spardl", at(0.01, dense_below=0, **RULE_A)),
+            Row("by wait (rule A)", at(0.01, dense_below=0, **RULE_A), hand_over=True),
+            Row("by wait (rule B)", at(0.01, dense_below=0, **RULE_B), hand_over=True),
+            Row("momentum 0 (rule A)", at(0.01, dense_below=0, **RULE_A), hand_over=True, momentum=0.0),
+            Row("momentum 0 (rule B)", at(0.01, dense_below=0, **RULE_B), hand_over=True, momentum=0.0),
+            Row("spardl 0.1 %", at(0.001, dense_below=0, **RULE_A)),
+            Row("rule B 0.1 %", at(0.001, dense_below=0, **RULE_B)),
+            Row("by wait (rule A) 0.1 %", at(0.001, dense_below=0, **RULE_A), hand_over=True),
+            Row("by wait (rule B) 0.1 %", at(0.001, dense_below=0, **RULE_B), hand_over=True),
+            Row("momentum 0 (rule B) 0.1 %", at(0.001, dense_below=0, **RULE_B), hand_over=True, momentum=0.0),
             Row("powerSGD rank 4", power_rank=4),
         ),
         load=cifar10,
