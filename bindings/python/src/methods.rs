@@ -28,7 +28,8 @@ pub(crate) fn build(
         all.codec.values = name.parse().map_err(config)?;
         let (_, named) = registry::find(method).map_err(config)?;
         if named.is_some_and(|named| named != all.codec.values) {
-            let both = format!("method '{method}' names another value type than value_type = '{name}'");
+            let both =
+                format!("method '{method}' names another value type than value_type = '{name}'");
             return Err(config(format!("{both}: use one of the two")));
         }
     }
