@@ -37,6 +37,7 @@ use spardl_core::{
 use crate::Options;
 use crate::mask::{Agree, AgreeCost, Masked, cost, raw_indices_bound};
 use crate::registry::Entry;
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -130,15 +131,15 @@ impl Algorithm for CltK {
             rounds: ceil_log2(size)..=ceil_log2(size),
             body_bytes: Broadcast::body_bytes(size, raw_indices_bound(len, most)),
         };
-        cost(agree, workers, most, self.codec.values)
+        cost(Length::Most, agree, workers, most, self.codec.values)
     }
 
     /// The leader's list reaches some workers sooner than others.
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
         let (len, size) = (layout.len(), workers as usize);
         let most = k.min(len as usize);
-        let agree = AgreeCost::broadcast(size, raw_indices_bound(len, most));
-        cost(agree, workers, most, self.codec.values).into()
+        let agree = AgreeCost::broadcast(size, self.codec.usual_indices_len(len, most));
+        cost(Length::Usual, agree, workers, most, self.codec.values).into()
     }
 
     fn laws(&self) -> Laws {

@@ -29,11 +29,12 @@ use std::ops::Range;
 
 use spardl_core::phase::{AllReduce, all_reduce_bytes, all_reduce_elements};
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, Gradient, HEADER_LEN, Input, Laws, Layout, Machine,
-    MethodStats, ProtocolError, Received, Round, Update, ValueType, World, schedule,
+    Algorithm, ConfigError, Cost, Estimate, Feedback, Gradient, HEADER_LEN, Input, Laws, Layout,
+    Machine, MethodStats, ProtocolError, Received, Round, Update, ValueType, World, schedule,
 };
 
 use crate::registry::Entry;
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -79,7 +80,11 @@ impl Algorithm for Dense {
     }
 
     fn cost(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Cost {
-        cost(self.values, workers, layout.len())
+        cost(Length::Most, self.values, workers, layout.len())
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Estimate {
+        cost(Length::Usual, self.values, workers, layout.len()).into()
     }
 
     fn laws(&self) -> Laws {
@@ -92,10 +97,10 @@ impl Algorithm for Dense {
 }
 
 /// What this all-reduce of `len` elements costs.
-pub(crate) fn cost(values: ValueType, workers: u32, len: u32) -> Cost {
+pub(crate) fn cost(length: Length, values: ValueType, workers: u32, len: u32) -> Cost {
     let size = workers as usize;
     let rounds = 2 * schedule::ceil_log2(size);
-    let sent = all_reduce_bytes(size, len, |count| values.encoded_len(count));
+    let sent = all_reduce_bytes(size, len, |count| length.run(values, count));
     let bytes = (0..size).map(sent);
     Cost {
         rounds: rounds..=rounds,

@@ -25,6 +25,7 @@ use spardl_core::{
 };
 
 use crate::registry::Entry;
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -106,7 +107,7 @@ impl Algorithm for DenseRabenseifner {
                 *longest = count.max(*longest);
             }
         }
-        let message = |count: &usize| (HEADER_LEN + self.values.encoded_len(*count)) as u64;
+        let message = |count: &usize| (HEADER_LEN + Length::Usual.run(self.values, *count)) as u64;
         Estimate {
             rounds: longest.len() as u32,
             bytes: longest.iter().map(message).sum(),

@@ -16,12 +16,13 @@
 use spardl_core::codec::{add_values, decode_values, encode_values};
 use spardl_core::schedule::{RingHop, ring};
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodStats,
-    Partition, Payload, ProtocolError, Received, Round, Update, ValueType, World,
+    Algorithm, ConfigError, Cost, Estimate, Feedback, HEADER_LEN, Input, Laws, Layout, Machine,
+    MethodStats, Partition, Payload, ProtocolError, Received, Round, Update, ValueType, World,
 };
 
 use crate::dense::{Dense, Sums};
 use crate::registry::Entry;
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -42,6 +43,27 @@ pub(crate) const ENTRY: Entry = Entry {
 pub struct DenseRing {
     /// How values travel.
     pub values: ValueType,
+}
+
+impl DenseRing {
+    /// What a step costs with runs of this length.
+    fn cost_of(&self, length: Length, workers: u32, layout: &Layout) -> Cost {
+        let len = layout.len();
+        let size = workers as usize;
+        let blocks = Partition::even(len, size);
+        let run = |block| length.run(self.values, blocks.block_len(block) as usize) as u64;
+        // A worker sends every block twice, but for those that it would get back: the next one, then the one after that.
+        let all = 2 * (0..size).map(run).sum::<u64>();
+        let sent = |p| all - run((p + 1) % size) - run((p + 2) % size);
+        let bytes = (0..size).map(sent).max().unwrap_or(0);
+        let rounds = 2 * (workers - 1);
+        let headers = u64::from(rounds) * HEADER_LEN as u64;
+        Cost {
+            rounds: rounds..=rounds,
+            messages: u64::from(rounds),
+            bytes_max: bytes + headers,
+        }
+    }
 }
 
 impl Algorithm for DenseRing {
@@ -70,21 +92,11 @@ impl Algorithm for DenseRing {
     }
 
     fn cost(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Cost {
-        let len = layout.len();
-        let size = workers as usize;
-        let blocks = Partition::even(len, size);
-        let run = |block| self.values.encoded_len(blocks.block_len(block) as usize) as u64;
-        // A worker sends every block twice, but for those that it would get back: the next one, then the one after that.
-        let all = 2 * (0..size).map(run).sum::<u64>();
-        let sent = |p| all - run((p + 1) % size) - run((p + 2) % size);
-        let bytes = (0..size).map(sent).max().unwrap_or(0);
-        let rounds = 2 * (workers - 1);
-        let headers = u64::from(rounds) * HEADER_LEN as u64;
-        Cost {
-            rounds: rounds..=rounds,
-            messages: u64::from(rounds),
-            bytes_max: bytes + headers,
-        }
+        self.cost_of(Length::Most, workers, layout)
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Estimate {
+        self.cost_of(Length::Usual, workers, layout).into()
     }
 
     fn laws(&self) -> Laws {

@@ -138,7 +138,7 @@ impl Algorithm for GTopk {
     /// Up the tree and down again: the chain has twice what one worker sends.
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
         let len = layout.len();
-        let list = self.codec.list_bound(len, k.min(len as usize));
+        let list = self.codec.usual_len(len, k.min(len as usize));
         // Workers without a peer on a level go on at once, so a tree that is not full takes a level less.
         let up = workers.max(1).ilog2();
         let (hops, items) = Broadcast::longest_chain(workers as usize, list);

@@ -29,7 +29,7 @@ use spardl_core::{
 use crate::Options;
 use crate::mask::{Agree, AgreeCost, Cap, Masked, capped, cost, raw_indices_bound, union};
 use crate::registry::Entry;
-use crate::usual;
+use crate::usual::{self, Length};
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -129,7 +129,7 @@ impl Algorithm for HardThreshold {
             body_bytes: AllGather::body_bytes(0, &vec![list; size]),
         };
         let most = each.saturating_mul(size).min(len as usize);
-        cost(agree, workers, most, self.codec.values)
+        cost(Length::Most, agree, workers, most, self.codec.values)
     }
 
     /// A threshold that `k` entries of every worker clear, which have nothing in common.
@@ -139,10 +139,10 @@ impl Algorithm for HardThreshold {
         let log = ceil_log2(size);
         let agree = AgreeCost {
             rounds: log..=log,
-            body_bytes: AllGather::body_bytes(0, &vec![raw_indices_bound(len, k); size]),
+            body_bytes: AllGather::body_bytes(0, &vec![self.codec.usual_indices_len(len, k); size]),
         };
         let union = usual::union(workers, len, k);
-        cost(agree, workers, union, self.codec.values).into()
+        cost(Length::Usual, agree, workers, union, self.codec.values).into()
     }
 
     fn loose_bound(&self) -> Option<&'static str> {

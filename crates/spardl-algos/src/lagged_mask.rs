@@ -39,6 +39,7 @@ use spardl_core::{
 
 use crate::mask::{AgreeCost, MaskedSum, cost, raw_indices_bound};
 use crate::registry::Entry;
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -66,6 +67,7 @@ impl LaggedMask {
     /// and `times` say.
     fn cost_of(
         &self,
+        length: Length,
         (workers, len): (u32, u32),
         k: usize,
         spare: usize,
@@ -74,12 +76,16 @@ impl LaggedMask {
         let size = workers as usize;
         let k = k.min(len as usize);
         let quota = (k.div_ceil(size) + spare).min(len.div_ceil(workers) as usize);
-        let lists = vec![raw_indices_bound(len, quota); size];
+        let list = match length {
+            Length::Most => raw_indices_bound(len, quota),
+            Length::Usual => self.codec.usual_indices_len(len.div_ceil(workers), quota),
+        };
+        let lists = vec![list; size];
         let agree = AgreeCost {
             rounds: 0..=rounds,
             body_bytes: times * AllGather::body_bytes(0, &lists),
         };
-        cost(agree, workers, k, self.codec.values)
+        cost(length, agree, workers, k, self.codec.values)
     }
 }
 
@@ -113,12 +119,13 @@ impl Algorithm for LaggedMask {
 
     fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
         let log = ceil_log2(workers as usize);
-        self.cost_of((workers, layout.len()), k, 1, (log, 2))
+        self.cost_of(Length::Most, (workers, layout.len()), k, 1, (log, 2))
     }
 
     /// A step that has its mask.
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
-        self.cost_of((workers, layout.len()), k, 0, (0, 1)).into()
+        self.cost_of(Length::Usual, (workers, layout.len()), k, 0, (0, 1))
+            .into()
     }
 
     fn loose_bound(&self) -> Option<&'static str> {

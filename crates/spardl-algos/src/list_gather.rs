@@ -12,6 +12,8 @@ use spardl_core::{
     ProtocolError, Received, Round, Selector, SparseVec, Update, ValueType, World, list, schedule,
 };
 
+use crate::usual::Length;
+
 /// How a worker chooses the entries of its list.
 pub(crate) trait Select: fmt::Debug + Send {
     /// The most entries that a list can have when the update should have `k` of `len`.
@@ -37,9 +39,9 @@ pub(crate) enum Deliver {
 }
 
 /// What a step costs when lists have at most `most` entries.
-pub(crate) fn cost(codec: Codec, workers: u32, len: u32, most: usize) -> Cost {
+pub(crate) fn cost(length: Length, codec: Codec, workers: u32, len: u32, most: usize) -> Cost {
     let rounds = schedule::ceil_log2(workers as usize);
-    let lens = vec![codec.list_bound(len, most); workers as usize];
+    let lens = vec![length.list(codec, len, most); workers as usize];
     Cost {
         rounds: rounds..=rounds,
         messages: u64::from(rounds),

@@ -17,6 +17,8 @@ use spardl_core::{
     Input, Machine, MethodState, MethodStats, ProtocolError, Received, Round, SparseVec, Update,
     ValueType, World, list,
 };
+
+use crate::usual::Length;
 use spardl_kernels::Level;
 
 /// How the workers agree on the indices of the coming update.
@@ -207,11 +209,17 @@ impl AgreeCost {
 
 /// The cost of an agreement on at most `most` indices among `workers`, and of the sum there. A worker sends at most one
 /// message per round.
-pub(crate) fn cost(agree: AgreeCost, workers: u32, most: usize, values: ValueType) -> Cost {
+pub(crate) fn cost(
+    length: Length,
+    agree: AgreeCost,
+    workers: u32,
+    most: usize,
+    values: ValueType,
+) -> Cost {
     let size = workers as usize;
     let sum = 2 * ceil_log2(size);
     let rounds = agree.rounds.start() + sum..=agree.rounds.end() + sum;
-    let block = values.encoded_len(most.div_ceil(size)) as u64;
+    let block = length.run(values, most.div_ceil(size)) as u64;
     let body = agree.body_bytes + 2 * (size as u64 - 1) * block;
     Cost {
         messages: u64::from(*rounds.end()),

@@ -22,13 +22,15 @@
 
 use spardl_core::phase::{KeepingReduce, all_reduce_elements};
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine, MethodStats,
-    ProtocolError, Received, Round, SparseVec, Support, Update, ValueType, World, list,
+    Algorithm, ConfigError, Cost, Entries, Estimate, Feedback, Input, Laws, Layout, Machine,
+    MethodStats, ProtocolError, Received, Round, SparseVec, Support, Update, ValueType, World,
+    list,
 };
 use spardl_kernels::Level;
 
 use crate::dense;
 use crate::registry::Entry;
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -75,7 +77,11 @@ impl Algorithm for OracleK {
     }
 
     fn cost(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Cost {
-        dense::cost(self.values, workers, layout.len())
+        dense::cost(Length::Most, self.values, workers, layout.len())
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Estimate {
+        dense::cost(Length::Usual, self.values, workers, layout.len()).into()
     }
 
     fn laws(&self) -> Laws {

@@ -19,7 +19,7 @@
 
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, Input, Laws, Layout, Machine, MethodStats,
+    Algorithm, ConfigError, Cost, Estimate, Feedback, Input, Laws, Layout, Machine, MethodStats,
     ProtocolError, Received, Round, Support, ValueType, World,
 };
 
@@ -27,6 +27,7 @@ use crate::Options;
 use crate::mask::{self, Agree, AgreeCost, Masked};
 use crate::registry::Entry;
 use crate::splitmix::{mix, number};
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -62,6 +63,18 @@ impl RandomK {
     }
 }
 
+impl RandomK {
+    /// What a step costs with runs of this length.
+    fn cost_of(&self, length: Length, workers: u32, layout: &Layout, k: usize) -> Cost {
+        let nothing = AgreeCost {
+            rounds: 0..=0,
+            body_bytes: 0,
+        };
+        let most = k.min(layout.len() as usize);
+        mask::cost(length, nothing, workers, most, self.values)
+    }
+}
+
 impl Algorithm for RandomK {
     fn name(&self) -> &'static str {
         "random-k"
@@ -90,12 +103,11 @@ impl Algorithm for RandomK {
     }
 
     fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
-        let len = layout.len();
-        let nothing = AgreeCost {
-            rounds: 0..=0,
-            body_bytes: 0,
-        };
-        mask::cost(nothing, workers, k.min(len as usize), self.values)
+        self.cost_of(Length::Most, workers, layout, k)
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        self.cost_of(Length::Usual, workers, layout, k).into()
     }
 
     fn laws(&self) -> Laws {

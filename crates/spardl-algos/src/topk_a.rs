@@ -17,12 +17,13 @@
 //! zeros are never sent; the residual is cut out, not multiplied by a mask.
 
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine, Selector,
-    Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Entries, Estimate, Feedback, Input, Laws, Layout, Machine,
+    Selector, Support, ValueType, World,
 };
 
 use crate::list_gather::{self, Deliver, Select, Worker};
 use crate::registry::Entry;
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -65,7 +66,12 @@ impl Algorithm for TopkA {
 
     fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
         let len = layout.len();
-        list_gather::cost(self.codec, workers, len, TopK.most(k, len))
+        list_gather::cost(Length::Most, self.codec, workers, len, TopK.most(k, len))
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        let len = layout.len();
+        list_gather::cost(Length::Usual, self.codec, workers, len, TopK.most(k, len)).into()
     }
 
     fn laws(&self) -> Laws {

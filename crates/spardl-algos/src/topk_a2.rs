@@ -18,12 +18,13 @@
 //! is not rounded: everybody computes it from the same lists.
 
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Laws, Layout, Machine, Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Estimate, Laws, Layout, Machine, Support, ValueType, World,
 };
 
 use crate::list_gather::{self, Deliver, Select, Worker};
 use crate::registry::Entry;
 use crate::topk_a::TopK;
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -66,7 +67,12 @@ impl Algorithm for TopkA2 {
 
     fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
         let len = layout.len();
-        list_gather::cost(self.codec, workers, len, TopK.most(k, len))
+        list_gather::cost(Length::Most, self.codec, workers, len, TopK.most(k, len))
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        let len = layout.len();
+        list_gather::cost(Length::Usual, self.codec, workers, len, TopK.most(k, len)).into()
     }
 
     fn laws(&self) -> Laws {

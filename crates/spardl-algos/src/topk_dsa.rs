@@ -145,7 +145,7 @@ impl Algorithm for TopkDsa {
         let regions = Regions::new(self.codec, len, size);
         let sums = usual::union(workers, len, k).div_ceil(size);
         let lists: Vec<usize> = (0..size)
-            .map(|region| regions.bound(region, sums))
+            .map(|region| regions.usual(region, sums))
             .collect();
         let split = usual::split_bytes(self.codec, workers, len, k) + 4 * u64::from(workers - 1);
         Estimate {
@@ -352,6 +352,14 @@ impl Regions {
     /// The most bytes of `most` sums of a region.
     fn bound(&self, region: usize, most: usize) -> usize {
         1 + self.block(region, most).bound().min(self.run_len(region))
+    }
+
+    /// The bytes that `count` sums of a region usually take.
+    fn usual(&self, region: usize, count: usize) -> usize {
+        let list = self
+            .codec
+            .usual_len(self.partition.block_len(region), count);
+        1 + list.min(self.run_len(region))
     }
 
     fn encode(&self, region: usize, sums: &Entries, out: &mut Vec<u8>) {

@@ -1,6 +1,33 @@
 //! What lists usually hold, for estimates: selections of workers that have nothing in common.
 
-use spardl_core::Codec;
+use spardl_core::{Codec, ValueType};
+
+/// Which length of what travels a cost is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// The most that there can be, for bounds.
+    Most,
+    /// What there is as a rule, for estimates.
+    Usual,
+}
+
+impl Length {
+    /// Bytes of a list of at most `count` entries of a block.
+    pub(crate) fn list(self, codec: Codec, block_len: u32, count: usize) -> usize {
+        match self {
+            Self::Most => codec.list_bound(block_len, count),
+            Self::Usual => codec.usual_len(block_len, count),
+        }
+    }
+
+    /// Bytes of a run of `count` values that nobody selected for their size.
+    pub(crate) const fn run(self, values: ValueType, count: usize) -> usize {
+        match self {
+            Self::Most => values.encoded_len(count),
+            Self::Usual => values.usual_dense_len(count),
+        }
+    }
+}
 
 /// Entries of the union of `workers` selections of `k` among `len`, drawn independently.
 pub(crate) fn union(workers: u32, len: u32, k: usize) -> usize {
@@ -20,9 +47,9 @@ pub(crate) fn part_of_union(parts: usize, len: u32, whole: usize) -> usize {
 /// Bytes of a selection of `k` entries among `len` that is cut into a list for each other worker.
 pub(crate) fn split_bytes(codec: Codec, workers: u32, len: u32, k: usize) -> u64 {
     let (peers, block) = (u64::from(workers) - 1, len.div_ceil(workers));
-    let empty = codec.list_len(block, 0) as u64;
+    let empty = codec.usual_len(block, 0) as u64;
     let each = k.div_ceil(workers as usize);
-    let full = codec.list_len(block, each) as u64;
+    let full = codec.usual_len(block, each) as u64;
     // With fewer entries than workers most lists are empty.
     let lists = peers.min(k as u64);
     lists * full + (peers - lists) * empty

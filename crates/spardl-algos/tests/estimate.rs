@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Write;
 
 use spardl_algos::{Options, registry};
-use spardl_core::{Algorithm, IndexCoding, Layout, Rank};
+use spardl_core::{Algorithm, Estimate, IndexCoding, Layout, Rank, ValueType};
 use spardl_sim::{Cluster, ClusterReport, Fabric, Line, Sharing, Spent, Topology};
 use spardl_testkit::{configurations, generate};
 
@@ -203,4 +203,60 @@ fn an_estimate_for_a_hundred_thousand_workers_is_below_the_bound_and_takes_no_ti
             );
         }
     }
+}
+
+/// What the estimate of a step says, as a multiple of what it took on gradients with a heavy tail, on which the length of a code
+/// of few bits depends.
+fn estimated_over_simulated(algorithm: &dyn Algorithm, workers: u32) -> f64 {
+    const LEN: usize = 1 << 17;
+    let (layout, k, steps) = (Layout::flat(LEN as u32), LEN / 100, 4);
+    let fabric = Fabric::new(Topology::Flat, workers, LINE).unwrap();
+    let mut cluster = Cluster::new(algorithm, workers, &layout)
+        .unwrap()
+        .with_fabric(fabric, Sharing::None);
+    let mut report = ClusterReport::default();
+    for step in 0..steps {
+        let all = generate::fractions(step, workers, LEN);
+        let gradient = |rank: Rank, _, out: &mut [f32]| {
+            out.copy_from_slice(&all[rank.index()]);
+            k
+        };
+        report = cluster.step_made(step, gradient).unwrap();
+        cluster.commit().unwrap();
+    }
+    let Estimate { rounds, bytes } = algorithm.estimate(workers, &layout, k, steps - 1);
+    let nanos = u64::from(rounds) * LINE.latency + LINE.transfer(bytes);
+    nanos as f64 / report.timing.step() as f64
+}
+
+#[test]
+fn estimates_with_values_of_few_bits_are_near_what_is_sent() {
+    let (workers, mut checked, mut wrong) = (4, 0, Vec::new());
+    for entry in registry::METHODS {
+        let off = |values| {
+            let mut options = Options::default();
+            options.codec.values = values;
+            let algorithm = entry.build(&options).ok()?;
+            Some(estimated_over_simulated(&*algorithm, workers))
+        };
+        // Thresholds that do not select k entries of such gradients say nothing about values.
+        if off(ValueType::F32).is_none_or(|off| (off - 1.0).abs() > 0.02) {
+            continue;
+        }
+        for values in ValueType::ALL {
+            // How many chunks need a wider code than one or two bits depends on the gradient.
+            let near = match values {
+                ValueType::F32 | ValueType::Bf16 => 0.02,
+                ValueType::Q8 | ValueType::Q4 => 0.08,
+                _ => 0.2,
+            };
+            let Some(off) = off(values) else { continue };
+            checked += 1;
+            if (off - 1.0).abs() > near {
+                wrong.push(format!("{} {values}: {off:.3}", entry.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(checked > 60, "only {checked} were checked");
 }

@@ -20,6 +20,16 @@ pub fn len(level: Level, start: u32, block_len: u32, indices: &[u32]) -> usize {
     low + (zeros as usize + indices.len()).div_ceil(8)
 }
 
+/// [`len`] of `count` positions that are spread at random over the block, which each element is in with the same probability.
+pub fn usual_len(block_len: u32, count: usize) -> usize {
+    let (low, most) = lens(block_len, count);
+    let part = (count as f64 / f64::from(block_len.max(1))).min(1.0);
+    // The gaps are geometric: so many of them reach 2^l, as many of those twice that, and so on.
+    let reach = (1.0 - part).powf(f64::from(low_width(block_len, count)).exp2());
+    let bits = count as f64 * (1.0 + reach / (1.0 - reach).max(f64::MIN_POSITIVE));
+    low + ((bits / 8.0).ceil() as usize).min(most)
+}
+
 /// Writes the positions `index - start` to `bytes`, which are zero and [`len`] many.
 ///
 /// # Panics

@@ -37,13 +37,14 @@ use std::fmt;
 use spardl_core::phase::{AllReduce, all_reduce_bytes, all_reduce_elements};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Entries, Feedback, Input, Laws, Layout, Machine, MethodStats,
-    Partition, ProtocolError, Received, Round, Selector, Support, ValueType, World,
+    Algorithm, ConfigError, Cost, Entries, Estimate, Feedback, Input, Laws, Layout, Machine,
+    MethodStats, Partition, ProtocolError, Received, Round, Selector, Support, ValueType, World,
 };
 
 use crate::Options;
 use crate::mask::{self, Agree, AgreeCost, Masked};
 use crate::registry::Entry;
+use crate::usual::Length;
 use rows::Rows;
 
 /// The method in the registry.
@@ -167,6 +168,28 @@ impl ArcTopk {
     }
 }
 
+impl ArcTopk {
+    /// What a step costs with runs of this length.
+    fn cost_of(&self, length: Length, workers: u32, layout: &Layout, k: usize) -> Cost {
+        let (size, len) = (workers as usize, layout.len() as usize);
+        let mut agree = AgreeCost {
+            rounds: 0..=0,
+            body_bytes: 0,
+        };
+        if k > 0 && k < len && size > 1 {
+            let values = rows::sketch_len(layout, self.row, self.columns, k) as u32;
+            let encoded = |count| length.run(self.sketch_type(), count);
+            let sent = all_reduce_bytes(size, values, encoded);
+            let rounds = 2 * ceil_log2(size);
+            agree = AgreeCost {
+                rounds: rounds..=rounds,
+                body_bytes: (0..size).map(sent).max().unwrap_or(0),
+            };
+        }
+        mask::cost(length, agree, workers, k.min(len), self.values)
+    }
+}
+
 impl Algorithm for ArcTopk {
     fn name(&self) -> &'static str {
         "arc-topk"
@@ -205,22 +228,11 @@ impl Algorithm for ArcTopk {
     }
 
     fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
-        let (size, len) = (workers as usize, layout.len() as usize);
-        let mut agree = AgreeCost {
-            rounds: 0..=0,
-            body_bytes: 0,
-        };
-        if k > 0 && k < len && size > 1 {
-            let values = rows::sketch_len(layout, self.row, self.columns, k) as u32;
-            let encoded = |count| self.sketch_type().encoded_len(count);
-            let sent = all_reduce_bytes(size, values, encoded);
-            let rounds = 2 * ceil_log2(size);
-            agree = AgreeCost {
-                rounds: rounds..=rounds,
-                body_bytes: (0..size).map(sent).max().unwrap_or(0),
-            };
-        }
-        mask::cost(agree, workers, k.min(len), self.values)
+        self.cost_of(Length::Most, workers, layout, k)
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
+        self.cost_of(Length::Usual, workers, layout, k).into()
     }
 
     fn laws(&self) -> Laws {

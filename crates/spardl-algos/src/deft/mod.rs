@@ -38,6 +38,7 @@ use spardl_core::{
 
 use crate::mask::{AgreeCost, Masked, cost, raw_indices_bound};
 use crate::registry::Entry;
+use crate::usual::Length;
 use machine::Share;
 
 /// The method in the registry.
@@ -101,20 +102,20 @@ impl Algorithm for Deft {
         let (size, each) = (workers as usize, cap(k, len));
         let agree = agree(size, layout, each);
         let most = each.saturating_mul(size + 1).min(len as usize);
-        cost(agree, workers, most, self.codec.values)
+        cost(Length::Most, agree, workers, most, self.codec.values)
     }
 
     /// Every worker has its part of `k` entries.
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
         let (size, len) = (workers as usize, layout.len());
         let k = k.min(len as usize);
-        let list = raw_indices_bound(len, k.div_ceil(size));
+        let list = self.codec.usual_indices_len(len, k.div_ceil(size));
         let bins = plan::BIN_BYTES * plan::parts(layout, size).blocks();
         let mut agree = AgreeCost::broadcast(size, bins);
         let rounds = agree.rounds.end() + ceil_log2(size);
         agree.rounds = rounds..=rounds;
         agree.body_bytes += AllGather::body_bytes(0, &vec![list; size]);
-        cost(agree, workers, k, self.codec.values).into()
+        cost(Length::Usual, agree, workers, k, self.codec.values).into()
     }
 
     fn laws(&self) -> Laws {

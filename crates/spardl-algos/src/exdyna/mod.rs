@@ -54,6 +54,7 @@ use spardl_core::{
 use crate::Options;
 use crate::mask::{AgreeCost, Cap, Masked, cost, raw_indices_bound};
 use crate::registry::Entry;
+use crate::usual::Length;
 use machine::Search;
 
 /// The option that MiCRO has too.
@@ -250,20 +251,22 @@ impl Algorithm for ExDyna {
             body_bytes,
         };
         let most = (each.saturating_mul(size)).min(len as usize);
-        cost(agree, workers, most, self.values())
+        cost(Length::Most, agree, workers, most, self.values())
     }
 
     /// A threshold that is met: every worker has its part of `k` entries.
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
         let (size, len) = (workers as usize, layout.len());
         let k = k.min(len as usize);
-        let list = 1 + raw_indices_bound(len, k.div_ceil(size));
+        let list = 1 + self
+            .codec
+            .usual_indices_len(len.div_ceil(workers), k.div_ceil(size));
         let log = ceil_log2(size);
         let agree = AgreeCost {
             rounds: log..=log,
             body_bytes: AllGather::body_bytes(0, &vec![list; size]),
         };
-        cost(agree, workers, k, self.values()).into()
+        cost(Length::Usual, agree, workers, k, self.values()).into()
     }
 
     fn loose_bound(&self) -> Option<&'static str> {

@@ -37,6 +37,7 @@ mod preset;
 use crate::Options;
 use crate::list_gather::{self, Deliver, Select, Worker};
 use crate::registry::Entry;
+use crate::usual::Length;
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, Entries, Estimate, Feedback, Input, Laws, Layout, Machine,
     Selector, Support, ValueType, World,
@@ -123,12 +124,12 @@ impl Algorithm for GaussianK {
     fn cost(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Cost {
         let len = layout.len();
         let most = Threshold::new(self.preset).most(k, len);
-        list_gather::cost(self.codec, workers, len, most)
+        list_gather::cost(Length::Most, self.codec, workers, len, most)
     }
 
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, _step: u64) -> Estimate {
         let len = layout.len();
-        list_gather::cost(self.codec, workers, len, k.min(len as usize)).into()
+        list_gather::cost(Length::Usual, self.codec, workers, len, k.min(len as usize)).into()
     }
 
     fn laws(&self) -> Laws {

@@ -22,7 +22,7 @@ pub(super) fn estimate(config: &OkTopk, workers: u32, len: u32, k: usize) -> Est
     }
     let list = config
         .codec
-        .list_bound(len.div_ceil(workers), k.div_ceil(size));
+        .usual_len(len.div_ceil(workers), k.div_ceil(size));
     Estimate {
         rounds,
         bytes: items

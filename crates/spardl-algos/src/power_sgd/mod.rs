@@ -37,13 +37,14 @@ mod plan;
 use spardl_core::phase::{KeepingReduce, all_reduce_bytes, all_reduce_elements};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, ConfigError, Cost, Feedback, HEADER_LEN, Input, Laws, Layout, Machine, MethodState,
-    MethodStats, ProtocolError, Received, Round, Update, ValueType, World,
+    Algorithm, ConfigError, Cost, Estimate, Feedback, HEADER_LEN, Input, Laws, Layout, Machine,
+    MethodState, MethodStats, ProtocolError, Received, Round, Update, ValueType, World,
 };
 
 use crate::Options;
 use crate::registry::Entry;
 use crate::splitmix::{mix, number};
+use crate::usual::Length;
 use matrix::{orthogonalise, outer, times, transposed_times};
 use plan::Plan;
 
@@ -129,6 +130,23 @@ impl PowerSgd {
     }
 }
 
+impl PowerSgd {
+    /// What a step costs with runs of this length.
+    fn cost_of(&self, length: Length, workers: u32, layout: &Layout) -> Cost {
+        let (size, plan) = (workers as usize, Plan::new(layout, self.rank));
+        let reduces = if plan.matrices.is_empty() { 1 } else { 2 };
+        let rounds = 2 * reduces * ceil_log2(size);
+        let sent = |len| all_reduce_bytes(size, len as u32, |count| length.run(self.values, count));
+        let (first, second) = (sent(plan.first), sent(plan.second));
+        let bytes = (0..size).map(|p| first(p) + second(p));
+        Cost {
+            rounds: rounds..=rounds,
+            messages: u64::from(rounds),
+            bytes_max: bytes.max().unwrap_or(0) + u64::from(rounds) * HEADER_LEN as u64,
+        }
+    }
+}
+
 impl Algorithm for PowerSgd {
     fn name(&self) -> &'static str {
         "power-sgd"
@@ -166,17 +184,11 @@ impl Algorithm for PowerSgd {
     }
 
     fn cost(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Cost {
-        let (size, plan) = (workers as usize, Plan::new(layout, self.rank));
-        let reduces = if plan.matrices.is_empty() { 1 } else { 2 };
-        let rounds = 2 * reduces * ceil_log2(size);
-        let sent = |len| all_reduce_bytes(size, len as u32, |count| self.values.encoded_len(count));
-        let (first, second) = (sent(plan.first), sent(plan.second));
-        let bytes = (0..size).map(|p| first(p) + second(p));
-        Cost {
-            rounds: rounds..=rounds,
-            messages: u64::from(rounds),
-            bytes_max: bytes.max().unwrap_or(0) + u64::from(rounds) * HEADER_LEN as u64,
-        }
+        self.cost_of(Length::Most, workers, layout)
+    }
+
+    fn estimate(&self, workers: u32, layout: &Layout, _k: usize, _step: u64) -> Estimate {
+        self.cost_of(Length::Usual, workers, layout).into()
     }
 
     fn laws(&self) -> Laws {

@@ -5,31 +5,26 @@ use spardl_core::schedule::{Windows, ceil_log2, reduce_scatter};
 use spardl_core::{Cost, HEADER_LEN, Partition};
 
 use super::SparDl;
-use crate::usual;
-
-/// How many entries of its block a worker tells the other teams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Columns {
-    /// The whole quota, as when the teams agree.
-    Full,
-    /// With B-SAG as many as make up the quota together with the others', as when the teams have nothing in common.
-    Independent,
-}
+use crate::usual::{self, Length};
 
 /// The cost of step `step`: rounds are exact, bytes are those of the busiest worker with full blocks.
+///
+/// With B-SAG a worker tells the other teams its whole quota at most, as when they agree; as a rule so many entries as make up the
+/// quota together with the others', as when the teams have nothing in common.
 pub(super) fn cost(
     config: &SparDl,
     workers: u32,
     len: u32,
     (k, step): (usize, u64),
-    columns: Columns,
+    length: Length,
 ) -> Cost {
     let teams = config.teams.max(1) as usize;
     let size = (workers as usize / teams).max(1);
     let blocks = Partition::even(len, size);
     let quotas = blocks.quotas(k, (step % size as u64) as usize);
-    let list =
-        |block: usize, count: usize| config.codec.list_bound(blocks.block_len(block), count) as u64;
+    let list = |block: usize, count: usize| {
+        length.list(config.codec, blocks.block_len(block), count) as u64
+    };
     let lists: Vec<usize> = (0..size)
         .map(|block| list(block, quotas[block]) as usize)
         .collect();
@@ -40,9 +35,9 @@ pub(super) fn cost(
         if config.doubles() {
             return u64::from(inter) * lists[position] as u64;
         }
-        let quota = match columns {
-            Columns::Full => quotas[position],
-            Columns::Independent => {
+        let quota = match length {
+            Length::Most => quotas[position],
+            Length::Usual => {
                 let block = blocks.block_len(position);
                 usual::part_of_union(teams, block, quotas[position])
             }

@@ -46,7 +46,7 @@ use spardl_core::{
 
 use crate::Options;
 use crate::registry::Entry;
-use cost::Columns;
+use crate::usual::Length;
 use machine::Worker;
 
 /// The method in the registry.
@@ -298,12 +298,12 @@ impl Algorithm for SparDl {
 
     fn cost(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Cost {
         let len = layout.len();
-        cost::cost(self, workers, len, (k, step), Columns::Full)
+        cost::cost(self, workers, len, (k, step), Length::Most)
     }
 
     fn estimate(&self, workers: u32, layout: &Layout, k: usize, step: u64) -> Estimate {
         let len = layout.len();
-        cost::cost(self, workers, len, (k, step), Columns::Independent).into()
+        cost::cost(self, workers, len, (k, step), Length::Usual).into()
     }
 
     fn laws(&self) -> Laws {

@@ -129,6 +129,22 @@ impl Codec {
         })
     }
 
+    /// The bytes that a list of `count` entries usually takes, spread at random and with values of a selection; exactly so
+    /// many for f32 and bf16.
+    pub fn usual_len(&self, block_len: u32, count: usize) -> usize {
+        self.usual_indices_len(block_len, count)
+            .saturating_add(self.values.usual_len(count))
+    }
+
+    /// [`Codec::usual_len`] of a list without values.
+    pub fn usual_indices_len(&self, block_len: u32, count: usize) -> usize {
+        let indices = match self.coding(block_len, count) {
+            Coding::EliasFano if self.values.is_narrow() => rice::usual_len(block_len, count),
+            coding => coding.len(block_len, count),
+        };
+        indices.saturating_add(PREFIX_LEN)
+    }
+
     /// [`Codec::list_len`] of a list without values.
     pub fn indices_len(&self, block_len: u32, count: usize) -> usize {
         self.coding(block_len, count)

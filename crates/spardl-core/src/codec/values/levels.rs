@@ -233,6 +233,18 @@ impl Levels {
         count.saturating_mul(4).saturating_add(tags)
     }
 
+    /// The bytes of a run of `count` values all of whose chunks have the narrowest code.
+    pub(super) const fn usual_len(self, count: usize) -> usize {
+        let (chunks, rest) = (count / CHUNK, count % CHUNK);
+        let code = self.codes[0];
+        let last = code.len(rest);
+        let last = if last < 4 * rest { last } else { 4 * rest };
+        let tags = count.div_ceil(4 * CHUNK);
+        code.len(CHUNK)
+            .saturating_mul(chunks)
+            .saturating_add(last + tags)
+    }
+
     pub(super) fn quantise(self, values: &mut [f32], errors: &mut [f32]) {
         let (mut codes, mut seen) = ([0; CHUNK], [0.0; CHUNK]);
         let chunks = values.chunks_mut(CHUNK).zip(errors.chunks_mut(CHUNK));

@@ -77,6 +77,24 @@ impl ValueType {
         }
     }
 
+    /// The bytes that a run of `count` values of a selection usually takes; exactly so many for f32 and bf16.
+    ///
+    /// Few bits are enough for values that lie close together, as those of a selection do.
+    pub const fn usual_len(self, count: usize) -> usize {
+        match self.coding() {
+            Coding::Levels(levels) => levels.usual_len(count),
+            _ => self.encoded_len(count),
+        }
+    }
+
+    /// [`ValueType::usual_len`] of values that were not selected: they lie further apart, where fewer than four bits are not enough.
+    pub const fn usual_dense_len(self, count: usize) -> usize {
+        match self {
+            ValueType::Q2 | ValueType::Q1 => ValueType::Q4.usual_len(count),
+            values => values.usual_len(count),
+        }
+    }
+
     /// [`ValueType::encoded_len`] of `runs` runs of `count` values together.
     pub const fn split_len(self, count: usize, runs: usize) -> usize {
         let one = self.encoded_len(count);
