@@ -202,4 +202,8 @@ fn auto_is_the_method_that_the_tuner_picks_for_the_simulated_network() {
         words.contains("auto: ") && words.contains("times as fast"),
         "{words}"
     );
+    // To send every entry takes no method longer than a dense sum, and none shorter.
+    let (whole, words) = auto("--bandwidth 1gbit --density 1");
+    assert!(whole.contains("dense"), "{whole}");
+    assert!(words.contains("nothing sparse is faster"), "{words}");
 }

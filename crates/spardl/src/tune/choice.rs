@@ -213,7 +213,8 @@ pub struct Ranked {
     pub is_whole: bool,
 }
 
-/// The decision: what each choice takes on a line, the least first. Nothing but these numbers decides.
+/// The decision: what each choice takes on a line, the least first; among equals a dense one, which holds nothing back. Nothing
+/// but these numbers decides.
 pub fn rank(
     choices: Vec<Choice>,
     (workers, layouts, density): (u32, &[Layout], Density),
@@ -230,7 +231,10 @@ pub fn rank(
         }
     };
     let mut ranked: Vec<Ranked> = choices.into_iter().map(predict).collect();
-    ranked.sort_by_key(|ranked| ranked.predicted.exchange());
+    ranked.sort_by_key(|ranked| {
+        let holds_back = ranked.choice.kind() == Kind::Sparse;
+        (ranked.predicted.exchange(), holds_back)
+    });
     ranked
 }
 
