@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use super::lists::put_found;
 use super::{WIDTH, load, store};
 use crate::source::Element;
-use crate::x86::{BURST, STREAM_FROM, Sink, prefetch};
+use crate::x86::{BURST, STREAM_FROM, Sink, pass_ahead, prefetch};
 use crate::{Entries, INFINITE, MAGNITUDE, UNREACHABLE, portable};
 
 #[target_feature(enable = "avx2,f16c,bmi1,bmi2,lzcnt,popcnt")]
@@ -94,7 +94,7 @@ fn pass<E: Wide, const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
     let magnitude = _mm256_set1_epi32(MAGNITUDE as i32);
     let below = _mm256_set1_epi32((limit - 1) as i32);
     let scales = _mm256_set1_ps(scale);
-    let mut start = base + head as u32;
+    let (mut start, ahead) = (base + head as u32, pass_ahead());
     let per_chunk = CHUNK / GROUP;
     let mut r_chunks = r_groups.chunks(per_chunk);
     let chunks = g_groups
@@ -111,9 +111,9 @@ fn pass<E: Wide, const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
             for (at, (found, sums)) in burst.clone().zip(found.iter_mut().zip(&mut sums.0)) {
                 let r = if ADD { &r_chunk[at] } else { &[0.0; GROUP] };
                 if ADD {
-                    prefetch(r);
+                    prefetch(r, ahead);
                 }
-                prefetch(&g_chunk[at]);
+                prefetch(&g_chunk[at], ahead);
                 let (r, g) = (r.as_chunks::<WIDTH>().0, g_chunk[at].as_chunks::<WIDTH>().0);
                 let sums = sums.as_chunks_mut::<WIDTH>().0;
                 for j in 0..GROUP / WIDTH {

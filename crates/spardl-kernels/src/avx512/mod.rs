@@ -12,7 +12,7 @@ use places::put_found;
 
 use crate::few_bits::{Grid, Ladder};
 use crate::window::{Marks, Sums};
-use crate::x86::{Sink, prefetch};
+use crate::x86::{Sink, pass_ahead, prefetch};
 use crate::{Entries, MAGNITUDE, Window, portable, x86};
 
 /// Elements of one register.
@@ -27,11 +27,11 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     let (groups, tail) = work.as_chunks::<GROUP>();
     let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
     let limits = _mm512_set1_epi32(limit as i32);
-    let mut start = base;
+    let (mut start, ahead) = (base, pass_ahead());
     for chunk in groups.chunks(CHUNK / GROUP) {
         let mut sink = Sink::new(out, chunk.len() * GROUP);
         for group in chunk {
-            prefetch(group);
+            prefetch(group, ahead);
             let registers = group.as_chunks::<WIDTH>().0;
             let mut values = [_mm512_setzero_ps(); GROUP / WIDTH];
             let mut masks = [0; GROUP / WIDTH];

@@ -36,7 +36,7 @@ use half::{bf16, f16};
 use super::places::put_found;
 use super::{CHUNK, GROUP, WIDTH, load, store};
 use crate::source::Element;
-use crate::x86::{BURST, STREAM_FROM, Sink, prefetch};
+use crate::x86::{BURST, STREAM_FROM, Sink, pass_ahead, prefetch};
 use crate::{Entries, INFINITE, MAGNITUDE, UNREACHABLE, portable};
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -117,7 +117,7 @@ fn pass<E: Wide, const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
     let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
     let limits = _mm512_set1_epi32(limit as i32);
     let scales = _mm512_set1_ps(scale);
-    let mut start = base + head as u32;
+    let (mut start, ahead) = (base + head as u32, pass_ahead());
     let per_chunk = CHUNK / GROUP;
     let mut r_chunks = r_groups.chunks(per_chunk);
     let chunks = g_groups
@@ -134,9 +134,9 @@ fn pass<E: Wide, const ADD: bool, const STREAM: bool, const EXTRACT: bool>(
             for (at, (found, sums)) in burst.clone().zip(found.iter_mut().zip(&mut sums.0)) {
                 let r = if ADD { &r_chunk[at] } else { &[0.0; GROUP] };
                 if ADD {
-                    prefetch(r);
+                    prefetch(r, ahead);
                 }
-                prefetch(&g_chunk[at]);
+                prefetch(&g_chunk[at], ahead);
                 let (r, g) = (r.as_chunks::<WIDTH>().0, g_chunk[at].as_chunks::<WIDTH>().0);
                 let sums = sums.as_chunks_mut::<WIDTH>().0;
                 for j in 0..GROUP / WIDTH {
