@@ -43,6 +43,7 @@ mod portable;
 mod product;
 pub mod rice;
 mod source;
+mod union;
 mod window;
 
 #[cfg(target_arch = "x86_64")]
@@ -58,6 +59,7 @@ pub use level::Level;
 pub use pages::{prefer_huge_pages, zeroed};
 pub use product::{Factor, add_product};
 pub use source::{Scaled, Source};
+pub use union::add_list;
 pub use window::Window;
 
 use source::each_type;

@@ -202,10 +202,10 @@ impl Window {
 }
 
 /// How many entries ahead values are prefetched.
-const AHEAD: usize = 64;
+pub(crate) const AHEAD: usize = 64;
 
 #[inline(always)]
-fn prefetch(dense: &[f32], index: u32) {
+pub(crate) fn prefetch(dense: &[f32], index: u32) {
     #[cfg(target_arch = "x86_64")]
     x86::prefetch_entry(dense, index);
     #[cfg(not(target_arch = "x86_64"))]

@@ -7,6 +7,9 @@ use spardl_kernels::{Entries, Level, Window};
 /// One received entry in so many elements touches about every second cache line: to read them all in order is then the faster way.
 const CROWDED: usize = 32;
 
+/// With less than one entry in so many elements, to merge sorted lists entry by entry is faster than to pass windows that are all but empty.
+const SPARSE: usize = 128;
+
 /// With one final entry in so many elements, to copy the values of `work` is faster than to mark the entries that are both known and final.
 const CROWDED_FINALS: usize = 6;
 
@@ -14,6 +17,7 @@ const CROWDED_FINALS: usize = 6;
 const STRETCH: usize = 1 << 15;
 
 /// In `range`, `known` plus the received `lists` in their order; where an index is not known yet, its value in `work` comes first.
+/// The result goes to the first of two empty lists, the second is for its memory.
 pub(super) fn fold(
     window: &mut Window,
     kernels: Level,
@@ -21,7 +25,7 @@ pub(super) fn fold(
     work: &[f32],
     known: &Entries,
     lists: &[Entries],
-    out: &mut Entries,
+    [out, spare]: [&mut Entries; 2],
 ) {
     let first = |list: &Entries| first_from(&list.indices, range.start);
     let mut at: Vec<usize> = std::iter::once(known).chain(lists).map(first).collect();
@@ -29,6 +33,10 @@ pub(super) fn fold(
         .iter()
         .map(|list| first_from(&list.indices, range.end));
     let received: usize = ends.zip(&at[1..]).map(|(end, first)| end - first).sum();
+    let entries = received + first_from(&known.indices, range.end) - at[0];
+    if entries < range.len() / SPARSE {
+        return fold_sparse(range, work, known, lists, [out, spare]);
+    }
     let crowded = received >= range.len() / CROWDED;
     for start in range.step_by(Window::LEN) {
         window.move_to(start as u32);
@@ -40,6 +48,30 @@ pub(super) fn fold(
             *at += window.add(work, &list.indices[*at..], &list.values[*at..]);
         }
         window.drain(kernels, out);
+    }
+}
+
+/// [`fold`] of lists that have few entries there: one list after the other.
+fn fold_sparse(
+    range: Range<usize>,
+    work: &[f32],
+    known: &Entries,
+    lists: &[Entries],
+    [out, next]: [&mut Entries; 2],
+) {
+    let part = |list: &Entries| {
+        let first = |start| first_from(&list.indices, start);
+        first(range.start)..first(range.end)
+    };
+    let here = part(known);
+    out.indices.extend_from_slice(&known.indices[here.clone()]);
+    out.values.extend_from_slice(&known.values[here]);
+    for list in lists {
+        let here = part(list);
+        let list = (&list.indices[here.clone()], &list.values[here]);
+        next.clear();
+        spardl_kernels::add_list(out, list, work, next);
+        std::mem::swap(out, next);
     }
 }
 
@@ -114,4 +146,64 @@ pub(super) fn write_final(
 /// The position of the first of the ascending indices that is not below `start`.
 pub(super) fn first_from(indices: &[u32], start: usize) -> usize {
     indices.partition_point(|&index| (index as usize) < start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ascending list with about one entry in `every` elements, from a fixed sequence of numbers.
+    fn list(seed: u32, len: u32, every: u32) -> Entries {
+        let number = |i: u32| (i ^ seed.wrapping_mul(40_503)).wrapping_mul(2_654_435_761) >> 7;
+        let indices: Vec<u32> = (0..len)
+            .filter(|&i| number(i).is_multiple_of(every))
+            .collect();
+        let value = |&i: &u32| number(i.wrapping_add(1)) as f32 * 1e-3 - 9000.0;
+        let values = indices.iter().map(value).collect();
+        Entries { indices, values }
+    }
+
+    #[test]
+    fn lists_of_few_entries_are_merged_as_by_windows() {
+        const LEN: u32 = 5 * Window::LEN as u32;
+        let work: Vec<f32> = (0..LEN).map(|i| i as f32 * 0.37 - 3000.0).collect();
+        let few = |seed: u32| list(seed, LEN, 1500);
+        for (known, lists) in [
+            (few(1), vec![few(2)]),
+            (few(1), vec![few(2), few(2), few(1), few(3)]),
+            (Entries::default(), vec![few(2), Entries::default()]),
+            (few(4), vec![few(5), list(6, 10, 1)]),
+        ] {
+            for range in [0..LEN as usize, Window::LEN..3 * Window::LEN] {
+                let (mut windows, mut sparse) = (Entries::default(), Entries::default());
+                let (mut window, mut spare) = (Window::new(0), Entries::default());
+                let out = [&mut sparse, &mut spare];
+                fold_sparse(range.clone(), &work, &known, &lists, out);
+                // Enough entries elsewhere, in a list of its own, that windows are used.
+                let far = list(7, LEN, 40);
+                let far_from = |list: &Entries| {
+                    let is_far = |index: &u32| !sparse.indices.contains(index);
+                    let here = list.indices.iter().zip(&list.values);
+                    let here = here.filter(|(index, _)| is_far(index));
+                    let (indices, values) = here.map(|(&index, &value)| (index, value)).unzip();
+                    Entries { indices, values }
+                };
+                let mut more = lists.clone();
+                more.push(far_from(&far));
+                let level = Level::best();
+                let out = [&mut windows, &mut Entries::default()];
+                fold(&mut window, level, range.clone(), &work, &known, &more, out);
+                let found = windows.indices.iter().zip(&windows.values);
+                let found: Vec<(u32, u32)> = found
+                    .filter(|(index, _)| sparse.indices.binary_search(index).is_ok())
+                    .map(|(index, value)| (*index, value.to_bits()))
+                    .collect();
+                let values = sparse.values.iter().map(|value| value.to_bits());
+                let expected: Vec<(u32, u32)> =
+                    sparse.indices.iter().copied().zip(values).collect();
+                assert!(windows.len() > range.len() / SPARSE, "windows were used");
+                assert_eq!(found, expected);
+            }
+        }
+    }
 }

@@ -21,6 +21,7 @@ pub(super) struct Pieces {
 struct Scratch {
     window: Window,
     entries: Entries,
+    spare: Entries,
 }
 
 /// A part of a block, for one thread.
@@ -61,8 +62,11 @@ impl Pieces {
                  scratch,
                  work,
              }| {
-                let Scratch { window, entries } = &mut **scratch;
-                merge::fold(window, kernels, range.clone(), work, old, lists, entries);
+                let (window, out) = (
+                    &mut scratch.window,
+                    [&mut scratch.entries, &mut scratch.spare],
+                );
+                merge::fold(window, kernels, range.clone(), work, old, lists, out);
             },
         );
         let mut found = self.scratch.iter_mut().map(|scratch| &mut scratch.entries);
@@ -117,7 +121,9 @@ impl Pieces {
                  scratch,
                  work,
              }| {
-                let Scratch { window, entries } = &mut **scratch;
+                let Scratch {
+                    window, entries, ..
+                } = &mut **scratch;
                 let range = range.clone();
                 merge::write_final(window, kernels, range, work, known, finals, entries);
             },
@@ -134,6 +140,7 @@ impl Pieces {
             self.scratch.resize_with(pieces.len(), || Scratch {
                 window: Window::new(0),
                 entries: Entries::default(),
+                spare: Entries::default(),
             });
         }
         self.scratch
