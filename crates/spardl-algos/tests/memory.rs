@@ -12,12 +12,15 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const WORKERS: u32 = 4;
-const LENS: [usize; 2] = [1_000_000, 3_000_000];
-const K: usize = 10_000;
+/// How many entries, of buckets of which lengths: with few entries in both lists are merged entry by entry, with many by windows.
+const CASES: [(usize, [usize; 2]); 2] = [
+    (10_000, [3_000_000, 5_000_000]),
+    (40_000, [1_000_000, 7_000_000]),
+];
 const WORD: usize = 4;
 /// Buffers grow by doubling, and one of them may do so once more or less in a longer bucket. Already one bit per element
-/// would show: between the two lengths it grows by 6.25 k words.
-const CHANCE: f64 = 2.0;
+/// would show: between two lengths it grows by 6.25 and 4.7 k words.
+const CHANCE: f64 = 3.0;
 
 fn live(now: Stats, start: Stats) -> usize {
     let stats = now - start;
@@ -33,7 +36,7 @@ struct Words {
     allocated: f64,
 }
 
-fn words_of_a_worker(residual: Residual, len: usize) -> Words {
+fn words_of_a_worker(residual: Residual, k: usize, len: usize) -> Words {
     let gradients: Vec<_> = (0..3)
         .map(|seed| generate::fractions(seed, WORKERS, len))
         .collect();
@@ -47,7 +50,7 @@ fn words_of_a_worker(residual: Residual, len: usize) -> Words {
     let mut allocated = 0;
     for step in 0..12 {
         let before = ALLOCATOR.stats();
-        cluster.step(&gradients[step % 3], K, step as u64).unwrap();
+        cluster.step(&gradients[step % 3], k, step as u64).unwrap();
         cluster.commit().unwrap();
         allocated = (ALLOCATOR.stats() - before).bytes_allocated;
     }
@@ -55,7 +58,7 @@ fn words_of_a_worker(residual: Residual, len: usize) -> Words {
     let allocated = allocated / WORKERS as usize;
     let least = 2 * len * WORD;
     assert!(held >= least, "the count misses something: {held} bytes");
-    let per_k = |bytes: usize| bytes as f64 / (WORD * K) as f64;
+    let per_k = |bytes: usize| bytes as f64 / (WORD * k) as f64;
     Words {
         held: per_k(held - least),
         allocated: per_k(allocated),
@@ -65,9 +68,13 @@ fn words_of_a_worker(residual: Residual, len: usize) -> Words {
 #[test]
 #[allow(clippy::print_stderr)]
 fn a_worker_holds_two_words_per_element_and_a_step_allocates_as_much_as_it_selects() {
-    for rule in [Residual::GlobalA, Residual::GlobalB] {
-        let [short, long] = LENS.map(|len| words_of_a_worker(rule, len));
-        eprintln!("{rule}, in words of k, beyond 2n: {short:.1?}, three times as long: {long:.1?}");
+    let rules = [Residual::GlobalA, Residual::GlobalB];
+    for (rule, (k, lens)) in rules
+        .into_iter()
+        .flat_map(|rule| CASES.map(|case| (rule, case)))
+    {
+        let [short, long] = lens.map(|len| words_of_a_worker(rule, k, len));
+        eprintln!("{rule}, in words of k, beyond 2n: {short:.1?}, in a longer bucket: {long:.1?}");
         for words in [short, long] {
             assert!(words.held <= 40.0, "a worker holds {words:?} beyond 2n");
             assert!(words.allocated <= 40.0, "a step allocates {words:?}");
