@@ -15,11 +15,11 @@ const WORKERS: u32 = 4;
 /// How many entries, of buckets of which lengths: with few entries in both lists are merged entry by entry, with many by windows.
 const CASES: [(usize, [usize; 2]); 2] = [
     (10_000, [3_000_000, 5_000_000]),
-    (40_000, [1_000_000, 7_000_000]),
+    (60_000, [1_000_000, 7_000_000]),
 ];
 const WORD: usize = 4;
 /// Buffers grow by doubling, and one of them may do so once more or less in a longer bucket. Already one bit per element
-/// would show: between two lengths it grows by 6.25 and 4.7 k words.
+/// would show: between two lengths it grows by 6.25 and 3.1 k words.
 const CHANCE: f64 = 3.0;
 
 fn live(now: Stats, start: Stats) -> usize {
