@@ -19,7 +19,8 @@
 //! What was tried, at 1 to 1.5 %; differences below 0.1 are noise, and the reasons given are guesses that fit:
 //!
 //! - Plain stores: 1.6, since they read the lines of `work` before overwriting them; non-temporal stores do not.
-//! - No software prefetch: 1.1 to 1.4. Loads that a mispredicted branch delays are then not under way early enough.
+//! - No software prefetch, on Intel: 1.1 to 1.4. Loads that a mispredicted branch delays are then not under way early enough. On AMD there
+//!   is none, and that is faster (`pass_ahead` in `x86.rs`).
 //! - A branch per 64 elements and compress-and-store of the registers with a candidate: 0.07 to 0.1 more than now, about as much as no
 //!   branch at all (compress and store every register). It is not the branch: the candidates' stores queue among the
 //!   non-temporal ones. So the pass keeps a mask per 64 elements and the sums, and a chunk of 4096 elements later turns the masks
