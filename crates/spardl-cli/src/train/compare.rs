@@ -1,6 +1,7 @@
 //! `spardl compare`: the same training with several methods.
 
 mod against;
+mod beside;
 mod grid;
 mod pareto;
 mod variant;
@@ -351,7 +352,7 @@ fn finish(base: &Config, plan: &Plan, choices: &[Choice], ended: &[Ended]) -> an
         save(dir, plan, base, ended, &rows)?;
     }
     print(&table::text(&rows, plan.link, stdout_width()))?;
-    for table in beside_dense(&rows) {
+    for table in beside_dense(&rows, plan.link) {
         let text = Sheet::new(table.columns, table.rows).text(stdout_width());
         print(&format!("\n{}\n{text}", table.title))?;
     }
@@ -360,11 +361,11 @@ fn finish(base: &Config, plan: &Plan, choices: &[Choice], ended: &[Ended]) -> an
 }
 
 /// The tables after the first one.
-fn beside_dense(rows: &[Row]) -> Vec<Table> {
+fn beside_dense(rows: &[Row], link: Link) -> Vec<Table> {
     let methods = rows
         .iter()
         .filter_map(|row| Some((row.method.as_str(), row.against_dense.as_ref()?)));
-    against::tables(&methods.collect::<Vec<_>>())
+    beside::tables(&methods.collect::<Vec<_>>(), link)
 }
 
 /// Saves table, curves and page; done before anything is printed, as a closed stdout must not take the results with it.
@@ -393,7 +394,7 @@ fn save(
         rows,
         link: plan.link,
         settings: defaults::unusual(base)?,
-        more_tables: beside_dense(rows),
+        more_tables: beside_dense(rows, plan.link),
         more_charts: pareto::chart(rows).into_iter().collect(),
     };
     report.save(dir)?;

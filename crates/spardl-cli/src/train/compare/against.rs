@@ -5,7 +5,6 @@
 //! is -0.67 points with a standard error of 0.33. The spread of either one alone (1 point) would hide it.
 
 use serde::Serialize;
-use spardl_chart::Table;
 use spardl_train::record::{EpochRecord, Summary};
 
 use super::super::link::Link;
@@ -46,7 +45,16 @@ pub(crate) struct Against {
     /// Predicted seconds until 90, 95 and 99 % of the baseline's accuracy, at 1, 10 and 25 Gbit/s; `None` where a seed did not
     /// get there.
     pub(crate) seconds_to: [[Option<f64>; PARTS.len()]; GBITS.len()],
+    /// What times are held against: [`FAST_DENSE`] where it was run, else the baseline.
+    pub(crate) fast_dense: String,
+    /// The predicted milliseconds of a step, at 1, 10 and 25 Gbit/s.
+    pub(crate) step_ms: [f64; GBITS.len()],
+    /// How many times as fast a step is as one of `fast_dense`, in the same way.
+    pub(crate) times_as_fast: [f64; GBITS.len()],
 }
+
+/// Half the bytes of dense at no cost in accuracy that anyone has found: what a method has to beat in time.
+const FAST_DENSE: &str = "dense-bf16";
 
 /// The runs of every method against the best dense one, in the same order; nothing without a dense method that was tested.
 pub(super) fn against_dense(methods: &[(&str, Vec<Seeded<'_>>)], link: Link) -> Vec<Against> {
@@ -70,8 +78,14 @@ pub(super) fn against_dense(methods: &[(&str, Vec<Seeded<'_>>)], link: Link) -> 
     };
     let bytes = least(&sent);
     let times = networks.map(|network| least(&|epoch| network.seconds(epoch)));
+    let fast = methods.iter().find(|(label, _)| *label == FAST_DENSE);
+    let (fast_dense, fastest) = fast.map_or((name, dense), |(label, runs)| (*label, runs));
+    let fastest = step_ms(fastest, networks);
     let describe = |(_, runs): &(&str, Vec<Seeded<'_>>)| Against {
         baseline: name.to_owned(),
+        fast_dense: fast_dense.to_owned(),
+        step_ms: step_ms(runs, networks),
+        times_as_fast: std::array::from_fn(|i| fastest[i] / step_ms(runs, networks)[i]),
         at_equal_steps: paired(runs, dense),
         accuracy_at_equal_bytes: mean(runs.iter().map(|run| by(run.summary, bytes, &sent))),
         accuracy_at_equal_time: std::array::from_fn(|i| {
@@ -87,6 +101,14 @@ pub(super) fn against_dense(methods: &[(&str, Vec<Seeded<'_>>)], link: Link) -> 
         }),
     };
     methods.iter().map(describe).collect()
+}
+
+/// The predicted milliseconds of a step, the mean over runs.
+fn step_ms(runs: &[Seeded<'_>], networks: [Link; GBITS.len()]) -> [f64; GBITS.len()] {
+    networks.map(|network| {
+        let steps = runs.iter().map(|run| network.step_seconds(run.summary));
+        1e3 * steps.sum::<f64>() / runs.len().max(1) as f64
+    })
 }
 
 /// Bytes of the busiest worker.
@@ -145,81 +167,11 @@ fn seconds_to(run: &Summary, accuracy: f64, network: Link) -> Option<f64> {
     None
 }
 
-/// Methods beside dense, as tables: accuracies, then times; nothing with a method alone, or without a dense one.
-pub(super) fn tables(methods: &[(&str, &Against)]) -> Vec<Table> {
-    let Some((_, first)) = methods.first().filter(|_| methods.len() > 1) else {
-        return Vec::new();
-    };
-    let (dense, slowest) = (&first.baseline, GBITS[0]);
-    let points = format!("points against {dense}");
-    let mut accuracies = vec!["method".to_owned(), points, "at equal bytes".to_owned()];
-    accuracies.extend(GBITS.map(|gbits| format!("in equal time at {gbits} Gbit/s")));
-    let mut times = vec!["method".to_owned()];
-    times.extend(PARTS.map(|part| format!("{:.0} %", 100.0 * part)));
-    let table = |title: String, columns, cells: fn(&Against) -> Vec<String>| Table {
-        title,
-        columns,
-        rows: methods
-            .iter()
-            .map(|(name, against)| {
-                let name = [(*name).to_owned()].into_iter();
-                name.chain(cells(against)).collect()
-            })
-            .collect(),
-        is_text: false,
-    };
-    vec![
-        table(
-            "Test accuracy in %, beside dense and over the same seeds".to_owned(),
-            accuracies,
-            Against::accuracies,
-        ),
-        table(
-            format!("Seconds to a part of the accuracy of {dense}, predicted for {slowest} Gbit/s"),
-            times,
-            Against::times,
-        ),
-    ]
-}
-
-impl Against {
-    fn accuracies(&self) -> Vec<String> {
-        let percent = |value: Option<f64>| or_dash(value.map(|x| format!("{:.2}", 100.0 * x)));
-        let mut cells = vec![
-            or_dash(self.at_equal_steps.map(|paired| paired.to_string())),
-            percent(self.accuracy_at_equal_bytes),
-        ];
-        cells.extend(self.accuracy_at_equal_time.map(percent));
-        cells
-    }
-
-    fn times(&self) -> Vec<String> {
-        let seconds = self.seconds_to[0].map(|value| or_dash(value.map(|x| format!("{x:.1}"))));
-        seconds.to_vec()
-    }
-}
-
-fn or_dash(value: Option<String>) -> String {
-    value.unwrap_or_else(|| "-".to_owned())
-}
-
-/// In points: hundredths of all samples.
-impl std::fmt::Display for Paired {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:+.2}", 100.0 * self.mean)?;
-        match self.standard_error {
-            Some(error) => write!(f, " +- {:.2}", 100.0 * error),
-            None => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use spardl_train::record::{Totals, Traffic};
 
     use super::*;
-    use crate::screen::Sheet;
 
     /// Epochs of these accuracies, each of so many bytes in one message and a second of computing.
     fn run(accuracies: &[f64], bytes: u64) -> Summary {
@@ -296,6 +248,37 @@ mod tests {
     }
 
     #[test]
+    fn times_are_held_against_dense_in_bf16_where_it_was_run() {
+        // At 1 Gbit/s a step takes 1 + 1, 1 + 0.5 and 1 + 0.008 s; half of the second of computing hides messages.
+        let (f32, bf16) = (run(&[0.7], 125_000_000), run(&[0.6], 62_500_000));
+        let mine = run(&[0.65], 1_000_000);
+        let methods = [
+            ("dense", seeded(std::slice::from_ref(&f32))),
+            ("dense-bf16", seeded(std::slice::from_ref(&bf16))),
+            ("spardl", seeded(std::slice::from_ref(&mine))),
+        ];
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} and {b}");
+        let rows = against_dense(&methods, link());
+        assert!(rows.iter().all(|row| row.fast_dense == "dense-bf16"));
+        assert!(rows.iter().all(|row| row.baseline == "dense"));
+        near(rows[0].times_as_fast[0], 0.75);
+        near(rows[1].times_as_fast[0], 1.0);
+        near(rows[2].times_as_fast[0], 1.5 / 1.008);
+        let hides = Link {
+            overlap: 0.5,
+            ..link()
+        };
+        let rows = against_dense(&methods, hides);
+        near(rows[0].step_ms[0], 1500.0);
+        near(rows[1].step_ms[0], 1000.0);
+        near(rows[2].times_as_fast[0], 1.0);
+        let without = [methods[0].clone(), methods[2].clone()];
+        let rows = against_dense(&without, hides);
+        assert_eq!(rows[1].fast_dense, "dense");
+        near(rows[1].times_as_fast[0], 1.5);
+    }
+
+    #[test]
     fn equal_bytes_and_equal_time_look_at_the_last_test_within_the_budget() {
         // At 1 Gbit/s an epoch of dense takes 1 + 1 s, one of the other 1 + 0.008 s.
         let dense = run(&[0.5, 0.8, 0.9, 0.95], 125_000_000);
@@ -332,28 +315,5 @@ mod tests {
             },
         );
         assert_eq!(hidden[0].accuracy_at_equal_time[0], Some(0.95));
-    }
-
-    #[test]
-    fn every_table_is_one_block_on_a_narrow_terminal() {
-        let percent = Some(0.9876);
-        let against = Against {
-            baseline: "dense-bf16".to_owned(),
-            at_equal_steps: Some(Paired {
-                mean: -0.1234,
-                standard_error: Some(0.0123),
-                pairs: 3,
-            }),
-            accuracy_at_equal_bytes: percent,
-            accuracy_at_equal_time: [percent; GBITS.len()],
-            seconds_to: [[Some(12345.6); PARTS.len()]; GBITS.len()],
-        };
-        let all = tables(&[("dense-bf16", &against), ("hard-threshold-bf16", &against)]);
-        assert_eq!(all.len(), 2);
-        for Table { columns, rows, .. } in all {
-            let text = Sheet::new(columns, rows).text(Some(80));
-            assert!(!text.contains("\n\n"), "{text}");
-        }
-        assert_eq!(tables(&[("dense", &against)]), [], "nothing beside it");
     }
 }
