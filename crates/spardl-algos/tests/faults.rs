@@ -39,7 +39,7 @@ fn on_a_network(mut trial: Trial, workers: u32) -> Trial {
 #[test]
 fn faults_that_lose_nothing_for_good_change_no_bit_and_only_take_time() {
     for workers in [2, 3, 4, 6] {
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             let fresh = || on_a_network(Trial::new(&*algorithm, workers, LEN), workers);
             let (mut clean, mut faulty) = (fresh(), fresh());
             let mut rules = Rules::new(&harmless(), 9);
@@ -60,7 +60,7 @@ fn faults_that_lose_nothing_for_good_change_no_bit_and_only_take_time() {
 #[test]
 fn after_a_message_is_lost_for_good_every_worker_reports_an_error_that_names_a_peer() {
     for workers in [2, 3, 5] {
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             let mut trial = on_a_network(Trial::new(&*algorithm, workers, LEN), workers);
             let gradients = generate::fractions(0, workers, LEN);
             let Some(lost) = trial.messages(&gradients, K, 0).pop() else {

@@ -68,7 +68,7 @@ fn slices_cut_anywhere_give_the_bits_of_one_slice() {
     for workers in [1, 2, 3, 6] {
         let expected = steps(workers);
         let gradients = cut(&expected, Source::F32);
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             same_bits(&*algorithm, workers, &expected, &gradients, 1.0);
         }
     }
@@ -82,7 +82,7 @@ fn narrow_and_scaled_gradients_give_the_bits_of_their_values_in_f32() {
         let brains = mapped(&steps(workers), |&value| bf16::from_f32(value));
         let of_halves = mapped(&halves, |value| value.to_f32() * scale);
         let of_brains = mapped(&brains, |value| value.to_f32() * scale);
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             let gradients = cut(&halves, Source::F16);
             same_bits(&*algorithm, workers, &of_halves, &gradients, scale);
             let gradients = cut(&brains, Source::Bf16);
@@ -94,7 +94,7 @@ fn narrow_and_scaled_gradients_give_the_bits_of_their_values_in_f32() {
 #[test]
 fn a_gradient_known_to_be_bad_skips_the_step_on_all_workers_and_leaves_no_trace() {
     for workers in [1, 2, 3, 4, 6, 7, 8] {
-        for algorithm in configurations::all(workers) {
+        for algorithm in configurations::every(workers) {
             let mut trial = Trial::new(&*algorithm, workers, LEN);
             trial.step(&generate::fractions(1, workers, LEN), K, 0);
             let before = trial.kept();

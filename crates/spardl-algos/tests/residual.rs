@@ -41,7 +41,7 @@ fn what_is_added_to_a_residual_goes_out_as_what_a_gradient_brings() {
 
 #[test]
 fn what_may_not_enter_a_residual_is_refused_and_changes_nothing() {
-    for algorithm in configurations::all(WORKERS) {
+    for algorithm in configurations::every(WORKERS) {
         let mut trial = Trial::new(&*algorithm, WORKERS, LEN);
         let gradients = generate::fractions(1, WORKERS, LEN);
         trial.step(&gradients, K, 0);
@@ -92,7 +92,7 @@ fn restored(kept: &check::Kept) -> spardl_core::State {
 
 #[test]
 fn a_residual_without_the_state_of_the_method_goes_on_as_in_a_fresh_collective() {
-    for algorithm in configurations::all(WORKERS) {
+    for algorithm in configurations::every(WORKERS) {
         let mut old = Trial::new(&*algorithm, WORKERS, LEN);
         for step in 0..4 {
             old.step(&generate::fractions(step, WORKERS, LEN), K, step);

@@ -67,7 +67,7 @@ impl Size {
 
     fn algorithms(self, workers: u32) -> Vec<Box<dyn Algorithm>> {
         match self {
-            Self::Small => configurations::all(workers),
+            Self::Small => configurations::every(workers),
             Self::Large => [
                 "dense",
                 "dense-ring",
@@ -86,7 +86,9 @@ impl Size {
     }
 
     fn layouts(self) -> [Layout; 3] {
-        self.buckets().map(|len| Layout::flat(len as u32))
+        let [tensors, empty, flat] = self.buckets();
+        let [empty, flat] = [empty, flat].map(|len| Layout::flat(len as u32));
+        [generate::layered(tensors), empty, flat]
     }
 }
 

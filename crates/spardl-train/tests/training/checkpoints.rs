@@ -122,7 +122,7 @@ fn so_they_are_with_everything_that_changes_on_the_way() {
     for method in ["spardl", "exdyna"] {
         twenty_are_ten_and_ten(method, &adam);
     }
-    for method in ["spardl", "ok-topk", "exdyna-bf16", "gtopk"] {
+    for method in ["spardl", "spardl-q4", "ok-topk", "exdyna-bf16", "gtopk"] {
         twenty_are_ten_and_ten(method, &mixed);
         let mut corrected = mixed.clone();
         corrected.optimiser.momentum_correction = true;
