@@ -4,10 +4,12 @@
 //! over, when the process can be seen to be gone.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +81,7 @@ impl Store {
     pub fn lock(&self) -> Result<Lock, StoreError> {
         let path = self.dir().join(NAME);
         let fail = |source| disk::error("write", &path, source);
+        let _turn = turn(self.dir());
         match write_new(&path) {
             Ok(()) => return Ok(Lock { path, before: None }),
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(fail(error)),
@@ -103,6 +106,21 @@ impl Store {
         let before = Some(before);
         Ok(Lock { path, before })
     }
+}
+
+/// Processes of one machine look at the lock one after the other. Else one of them could read what the other has not written yet,
+/// or remove what the other just wrote in place of the same old lock. A disk that cannot do this is used without.
+fn turn(dir: &Path) -> Option<File> {
+    const TRIES: u32 = 200;
+    let dir = File::open(dir).ok()?;
+    for _ in 0..TRIES {
+        match dir.try_lock() {
+            Ok(()) => return Some(dir),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+            Err(TryLockError::Error(_)) => return None,
+        }
+    }
+    None
 }
 
 fn write_new(path: &Path) -> io::Result<()> {
@@ -131,6 +149,8 @@ fn host() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[test]
@@ -164,6 +184,33 @@ mod tests {
 
         fs::write(&path, "").expect("written");
         assert!(store.lock().expect("nobody's").taken_over_from().is_some());
+    }
+
+    #[test]
+    fn of_runs_that_begin_at_once_one_gets_the_directory() {
+        const RUNS: usize = 4;
+        let mut killed = Holder::this_process();
+        killed.started = killed.started.map(|ticks| ticks + 1);
+        let killed = serde_json::to_string(&killed).expect("JSON");
+        for left in [None, Some(&killed)].repeat(20) {
+            let dir = tempfile::tempdir().expect("a directory");
+            if let Some(left) = left {
+                fs::write(dir.path().join(NAME), left).expect("written");
+            }
+            let store = Store::new(dir.path(), 1);
+            let all = Barrier::new(RUNS);
+            let locks: Vec<_> = thread::scope(|scope| {
+                let run = || {
+                    all.wait();
+                    store.lock()
+                };
+                let runs = [(); RUNS].map(|()| scope.spawn(run));
+                runs.into_iter()
+                    .map(|run| run.join().expect("no panic"))
+                    .collect()
+            });
+            assert_eq!(locks.iter().flatten().count(), 1, "{locks:?}");
+        }
     }
 
     #[test]
