@@ -63,7 +63,7 @@ def models(rank: int) -> dict[str, tuple[DDP, spardl.torch.State | None]]:
     low_rank = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
     power.register_comm_hook(low_rank, powerSGD_hook.powerSGD_hook)
     made["powerSGD rank 4"] = (power, None)
-    for method in ("spardl", "spardl-bf16"):
+    for method in ("spardl", "spardl-bf16", "spardl-q4"):
         ddp = DDP(Weights(rank), **VIEW)
         options = {"method": method, "density": arguments.density, "dense_steps": 0, "banner": False}
         made[method] = (ddp, spardl.torch.register(ddp, **options))
@@ -85,27 +85,30 @@ rank = dist.get_rank()
 compared = models(rank)
 alone = Weights(rank)
 times: dict[str, list[float]] = {name: [] for name in ["backward alone", *compared]}
-overheads: dict[str, list[float]] = {name: [] for name in compared}
+splits: dict[str, list[dict[str, float]]] = {name: [] for name in compared}
 for _ in range(arguments.rounds + 4):
     times["backward alone"].append(timed(lambda: alone().backward()))
     for name, (ddp, state) in compared.items():
         times[name].append(timed(lambda ddp=ddp: ddp().backward()))
         if state is not None:
-            report = state.report()
-            overheads[name].append(report["seconds_overhead"] / report["buckets"])
+            splits[name].append(state.report())
 if rank == 0:
     elements = arguments.layers * arguments.width**2
     print(f"n = {elements}, density {arguments.density}, {dist.get_world_size()} ranks; medians, in turn, slowest rank")
     for name, seconds in times.items():
         kept = seconds[4:]
         print(f"{name:16} {1e3 * statistics.median(kept):7.1f} ms ({1e3 * min(kept):.1f} to {1e3 * max(kept):.1f})")
-    for name, (_, state) in compared.items():
-        if state is not None:
-            report = state.report()
-            overhead = 1e3 * statistics.median(overheads[name])
+    for name, reports in splits.items():
+        if reports:
+            local, waited, overhead = (
+                1e3 * statistics.median(report[f"seconds_{part}"] for report in reports[4:])
+                for part in ("local", "waited", "overhead")
+            )
+            buckets = reports[-1]["buckets"]
             print(
-                f"{name}: {report['bytes_sent'] / 1e6:.2f} MB sent by rank 0, in {report['buckets']:.0f} buckets with "
-                f"{overhead:.2f} ms of CPU time each outside kernels and messages"
+                f"{name}: rank 0 sends {reports[-1]['bytes_sent'] / 1e6:.2f} MB in {buckets:.0f} buckets; "
+                f"{local:.1f} ms in kernels, {waited:.1f} ms waiting for peers, {overhead / buckets:.2f} ms of CPU time per "
+                "bucket outside of both"
             )
 for _, state in compared.values():
     if state is not None:
