@@ -13,7 +13,9 @@ use crate::{ProtocolError, config, methods};
 const VERSION: u8 = 1;
 const PREFIX: usize = 6;
 
-/// Selects the largest entries of every chunk of `gradient + residual`, leaves the rest in `residual`, packs them to bytes.
+/// The largest entries of every chunk of ``gradient + residual``, packed to bytes.
+///
+/// ``residual`` (float32, or None for none) is replaced by what was not packed, rounding errors included.
 #[pyfunction]
 #[pyo3(signature = (gradient, residual = None, *, density = 0.01, chunk = 4096, value_type = "f32"))]
 pub(crate) fn encode(
@@ -65,7 +67,7 @@ pub(crate) fn encode(
     })
 }
 
-/// Writes a payload's entries times `scale` over `out` (zeros elsewhere), or adds them to it; returns how many there were.
+/// Writes a payload's entries times ``scale`` over ``out``, or adds them to it (float32); returns how many there were.
 #[pyfunction]
 #[pyo3(signature = (payload, out, *, scale = 1.0, add = false))]
 pub(crate) fn decode(

@@ -1,7 +1,8 @@
 //! The native half of the Python package `spardl`: workers, methods and the codec, without torch, NumPy or MPI.
 //!
 //! Arrays come in by DLPack and are never copied; messages leave by the buffer protocol. The GIL is released wherever an array is
-//! walked. What is documented for users is documented in `_native.pyi`.
+//! walked. What users read stands in `_native.pyi` for their editors and in
+//! the comments here for `help()`; a test holds the two together.
 
 mod codec;
 mod memory;

@@ -7,7 +7,9 @@ use pyo3::exceptions::{PyBufferError, PyMemoryError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// One message: an object with the buffer protocol, as `bytes(message)` or `torch.frombuffer(message, dtype=torch.uint8)` takes it.
+/// Bytes to send; has the buffer protocol, so nothing is copied: ``memoryview(message)``, ``torch.frombuffer(message, ...)``.
+///
+/// ``Message(len)`` is room to receive into.
 #[pyclass(frozen, module = "spardl")]
 #[derive(Debug)]
 pub(crate) struct Message(Vec<u8>);

@@ -51,7 +51,7 @@ pub(crate) fn layout(n: u32, shapes: Option<Vec<(String, Vec<usize>)>>) -> PyRes
     Ok(layout)
 }
 
-/// The names of all methods with one line each.
+/// The names of all methods with one line each; each also runs as ``NAME-bf16``, ``-q8``, ``-q4``, ``-q2``, ``-q1``.
 #[pyfunction]
 pub(crate) fn methods(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let all = PyDict::new(py);
@@ -61,7 +61,7 @@ pub(crate) fn methods(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(all)
 }
 
-/// What a method does, with a worked example, its cost and its options.
+/// The idea of a method, a worked example, its cost, its options, and what differs from the authors' code.
 #[pyfunction]
 pub(crate) fn explain(name: &str) -> PyResult<String> {
     let (entry, _) = registry::find(name).map_err(config)?;
@@ -75,7 +75,7 @@ pub(crate) fn explain(name: &str) -> PyResult<String> {
     Ok(text)
 }
 
-/// The rounds, messages and bytes of a step of the busiest worker.
+/// What a step costs the busiest of ``size`` workers at most, beside the bytes of a dense all-reduce.
 #[pyfunction]
 #[pyo3(signature = (method, n, size, *, density = 0.01, step = 0, value_type = None, options = None, layout = None))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]

@@ -15,11 +15,11 @@ use crate::message::{Lent, Message};
 /// Rows of the table that a tuning prints.
 const ROWS: usize = 10;
 
-/// What was chosen, and why.
+/// What :func:`tune` chose, and why; ``str(tuning)`` is a table.
 #[pyclass(frozen, get_all, module = "spardl")]
 #[derive(Debug)]
 pub(crate) struct Tuning {
-    /// A name of `methods()`, with its value type.
+    /// A name of :func:`methods`, with its value type.
     method: String,
     /// Options of the method.
     options: BTreeMap<String, String>,
@@ -41,7 +41,10 @@ impl Tuning {
     }
 }
 
-/// Measures between workers, and chooses for all of them.
+/// Measures between workers and says which method is fastest for buckets of these lengths, dense ones included.
+///
+/// ``isend`` and ``irecv`` are those of :func:`drive`. All workers must call it together, and all get the same answer. It takes
+/// seconds: steps of every method that may win are tried. ``value_types`` are those to choose from, f32 and bf16 by default.
 #[pyfunction]
 #[pyo3(signature = (lengths, rank, size, isend, irecv, *, density = 0.01, value_types = None))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]

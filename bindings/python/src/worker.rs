@@ -23,7 +23,7 @@ pub(crate) struct Round {
     number: u32,
     /// Receivers with their messages.
     sends: Py<PyList>,
-    /// Senders with a bound on the bytes of their messages, in the order that `resume` takes them.
+    /// Senders with a bound on the bytes of their messages, in the order that ``resume`` takes them.
     receives: Py<PyList>,
 }
 
@@ -39,7 +39,10 @@ impl Round {
     }
 }
 
-/// One worker's side of a repeated all-reduce.
+/// One worker's side of a repeated all-reduce of ``n`` elements: it says what to exchange and never does it.
+///
+/// ``begin`` a step with a gradient, move the round it returns, ``resume`` with what was received, until there is no further
+/// round; then ``write`` the update and ``commit``, or ``abort``. :func:`spardl.drive` does all that.
 #[pyclass(frozen, module = "spardl")]
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -109,6 +112,10 @@ impl Worker {
         })
     }
 
+    /// Starts a step with ``scale`` times the gradient, in one array or several; a new ``density`` stays.
+    ///
+    /// With ``finite`` false all workers skip the step. Density and step must be equal on all workers. Returns the first round,
+    /// or None when there is nothing to exchange.
     #[pyo3(signature = (gradient, *, density = None, step = None, scale = 1.0, finite = true))]
     fn begin(
         &self,
@@ -132,6 +139,7 @@ impl Worker {
         round(py, next)
     }
 
+    /// Takes the messages of the round, in the order of its ``receives``; None when the step is over.
     fn resume(&self, py: Python<'_>, inbox: Vec<Bound<'_, PyAny>>) -> PyResult<Option<Round>> {
         let lent = Lent::borrow(&inbox)?;
         let next = py.detach(|| {
@@ -144,6 +152,7 @@ impl Worker {
         round(py, next)
     }
 
+    /// Writes the update times ``scale`` over ``out``; without it the mean over workers.
     #[pyo3(signature = (out, *, scale = None))]
     fn write(&self, py: Python<'_>, out: &Bound<'_, PyAny>, scale: Option<f32>) -> PyResult<()> {
         let mut arrays = Memory::borrow_all(out)?;
@@ -154,6 +163,7 @@ impl Worker {
         Ok(())
     }
 
+    /// Makes the finished step final: what was not delivered is the new residual.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let mut inner = self.lock();
@@ -163,10 +173,12 @@ impl Worker {
         })
     }
 
+    /// Drops the current step at any point; everything is as before its ``begin``.
     fn abort(&self, py: Python<'_>) {
         py.detach(|| self.lock().collective.abort());
     }
 
+    /// Copies the residual from element ``start`` on into ``out`` (float32).
     #[pyo3(signature = (out, start = 0))]
     fn read_residual(&self, py: Python<'_>, out: &Bound<'_, PyAny>, start: usize) -> PyResult<()> {
         let mut out = Memory::borrow(out)?;
@@ -180,6 +192,7 @@ impl Worker {
         })
     }
 
+    /// Replaces the residual from element ``start`` on, or adds to it.
     #[pyo3(signature = (values, start = 0, *, add = false))]
     fn write_residual(
         &self,
@@ -203,6 +216,9 @@ impl Worker {
         })
     }
 
+    /// After ``commit``: adds what was delivered for these elements to this worker's residual.
+    ///
+    /// For elements whose update nobody used; exactly one worker does it.
     fn return_update(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<()> {
         py.detach(|| {
             let mut inner = self.lock();
@@ -224,6 +240,7 @@ impl Worker {
         })
     }
 
+    /// The Euclidean norm of the residual.
     #[getter]
     fn residual_norm(&self, py: Python<'_>) -> f64 {
         py.detach(|| {
@@ -232,11 +249,13 @@ impl Worker {
         })
     }
 
+    /// Does the method keep a residual?
     #[getter]
     fn keeps_residual(&self, py: Python<'_>) -> bool {
         py.detach(|| !self.lock().collective.residual().is_empty())
     }
 
+    /// The small state that lives on besides the residual: thresholds, partitions, counters.
     fn method_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = py.detach(|| self.lock().collective.state().method);
         let all = PyDict::new(py);
@@ -249,6 +268,7 @@ impl Worker {
         Ok(all)
     }
 
+    /// Takes back what ``method_state`` gave.
     fn set_method_state(
         &self,
         py: Python<'_>,
@@ -271,6 +291,7 @@ impl Worker {
         })
     }
 
+    /// Everything that lives on (residual, state of the method, number of the next step) as the bytes of a safetensors file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let bytes = py.detach(|| {
             let inner = self.lock();
@@ -287,6 +308,7 @@ impl Worker {
         PyBytes::new(py, &bytes)
     }
 
+    /// Takes back what ``to_bytes`` of the same method and length gave, and goes on bit for bit.
     fn load_bytes(&self, py: Python<'_>, saved: Bound<'_, PyAny>) -> PyResult<()> {
         let lent = Lent::borrow(std::slice::from_ref(&saved))?;
         py.detach(|| {
@@ -308,6 +330,7 @@ impl Worker {
         })
     }
 
+    /// What the last step cost.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (counts, tally, nnz) = py.detach(|| {
             let inner = self.lock();
@@ -324,6 +347,7 @@ impl Worker {
         Ok(all)
     }
 
+    /// ``"updated"`` or ``"skipped: ..."`` after the last round, else None.
     #[getter]
     fn outcome(&self, py: Python<'_>) -> Option<String> {
         match py.detach(|| self.lock().outcome)? {
@@ -332,6 +356,7 @@ impl Worker {
         }
     }
 
+    /// The number of the next step; ``commit`` counts.
     #[getter]
     fn step(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.lock().step)
@@ -342,26 +367,31 @@ impl Worker {
         py.detach(|| self.lock().step = step);
     }
 
+    /// The whole configuration in one line.
     #[getter]
     fn method(&self) -> &str {
         &self.method
     }
 
+    /// The largest relative error of a value on its way; it stays in the residual.
     #[getter]
     const fn value_error(&self) -> f32 {
         self.value_error
     }
 
+    /// The number of elements.
     #[getter]
     const fn n(&self) -> usize {
         self.n
     }
 
+    /// The number of this worker.
     #[getter]
     fn rank(&self) -> u32 {
         self.world.rank().get()
     }
 
+    /// The number of workers.
     #[getter]
     const fn size(&self) -> u32 {
         self.world.size()

@@ -105,7 +105,8 @@ class Worker:
     ) -> Round | None:
         """Starts a step with ``scale`` times the gradient, in one array or several; a new ``density`` stays.
 
-        With ``finite`` false all workers skip the step. Density and step must be equal on all workers. Returns the first round, or None when there is nothing to exchange.
+        With ``finite`` false all workers skip the step. Density and step must be equal on all workers. Returns the first round,
+        or None when there is nothing to exchange.
         """
     def resume(self, inbox: Sequence[Buffer]) -> Round | None:
         """Takes the messages of the round, in the order of its ``receives``; None when the step is over."""
