@@ -32,7 +32,7 @@ pub(crate) fn encode(
     if chunk == 0 {
         return Err(config("a chunk has at least one element, got 0"));
     }
-    let quota = methods::entries(density, chunk)?.max(1);
+    let quota = methods::entries(density, chunk)?;
     let len = u32::try_from(gradient.len()).map_err(config)?;
     let mut rest = match &mut residual {
         None => None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spardl_algos::{Options, registry};
-use spardl_core::{Algorithm, Layout};
+use spardl_core::{Algorithm, Density, Layout};
 
 use crate::config;
 
@@ -107,12 +107,7 @@ pub(crate) fn cost<'py>(
     Ok(all)
 }
 
-/// How many of `n` entries a density is.
+/// How many of `n` entries a density is: the library's rule, at least one of a bucket that is not empty.
 pub(crate) fn entries(density: f64, n: usize) -> PyResult<usize> {
-    if !(0.0..=1.0).contains(&density) {
-        return Err(config(format!(
-            "density {density} is not a number from 0 to 1"
-        )));
-    }
-    Ok((density * n as f64) as usize)
+    Ok(Density::new(density).map_err(config)?.entries(n))
 }

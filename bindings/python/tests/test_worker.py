@@ -264,3 +264,12 @@ def test_the_bits_are_the_same_for_any_number_of_threads() -> None:
         results.append((arrays[0], residual(workers[0])))
     for update, left in results[1:]:
         assert np.array_equal(update, results[0][0]) and np.array_equal(left, results[0][1])
+
+
+@pytest.mark.parametrize("density", [0.0, 0.01])
+def test_a_bucket_that_is_not_empty_has_an_entry_in_every_step(density: float) -> None:
+    """The rule of the library: none starves."""
+    workers = [spardl.Worker("topk-a", 50, rank, 2, density=density) for rank in range(2)]
+    arrays = [np.arange(50, dtype=np.float32) for _ in range(2)]
+    spardl.allreduce(arrays, workers=workers)
+    assert arrays[0][49] == 49.0 and np.count_nonzero(arrays[0]) == 1
