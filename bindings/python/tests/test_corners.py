@@ -150,17 +150,96 @@ def test_parameters_that_only_some_ranks_use_and_buckets_that_are_left_out(optio
     assert first == second
 
 
-def compiled(rank: int, size: int) -> list[float]:
+class Checkpointed(nn.Module):
+    """Backward runs its layers in backward passes of their own, one inside another."""
+
+    def __init__(self, reentrant: bool | None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Linear(20, 20) for _ in range(4))
+        self.head = nn.Linear(20, 5)
+        self.reentrant = reentrant
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        from torch.utils.checkpoint import checkpoint
+
+        hidden = inputs.requires_grad_()
+        for layer in self.layers:
+            if self.reentrant is None:
+                hidden = layer(hidden).tanh()
+            else:
+                hidden = checkpoint(lambda x, layer=layer: layer(x).tanh(), hidden, use_reentrant=self.reentrant)
+        return self.head(hidden)
+
+
+def checkpointed(rank: int, size: int, reentrant: bool | None, options: dict[str, Any]) -> tuple[list[float], int, int]:
+    ddp, noted = DDP(Checkpointed(reentrant), bucket_cap_mb=0.001, **options), []
+    state = spardl.torch.register(ddp, density=0.1, dense_steps=1, bucket_mb=0.004, banner=False, on_step=noted.append)
+    history = train(ddp, rank, range(4), torch.optim.SGD(ddp.parameters(), lr=0.1))
+    state.settle()
+    return history[-1], state.step, len(noted)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("options", [{}, {"static_graph": True}, {"gradient_as_bucket_view": True}])
+def test_layers_that_are_computed_again_in_backward_are_one_step(reentrant: bool, options: dict[str, Any]) -> None:
+    first, second = run(2, checkpointed, reentrant, options)
+    assert first == second == run(2, checkpointed, None, {})[0]
+    assert first[1:] == (4, 4)
+
+
+def tied(rank: int, size: int) -> list[float]:
+    """Two layers with one weight."""
+    model = network()
+    model[3].weight = nn.Parameter(torch.eye(64))
+    model.append(nn.Linear(5, 64))
+    model.append(nn.Linear(64, 64))
+    model[-1].weight = model[3].weight
+    ddp = DDP(model)
+    spardl.torch.register(ddp, density=0.1, dense_steps=1, banner=False)
+    return train(ddp, rank, range(4), torch.optim.SGD(ddp.parameters(), lr=0.1))[-1]
+
+
+def test_weights_that_two_layers_share_have_the_same_bits_on_all_ranks() -> None:
+    first, second = run(2, tied)
+    assert first == second
+
+
+def two_models(rank: int, size: int) -> tuple[list[float], list[float]]:
+    """Each has its own state; their backward passes take turns."""
+    first, second = DDP(network(1)), DDP(network(2))
+    for ddp in (first, second):
+        spardl.torch.register(ddp, density=0.1, dense_steps=1, banner=False)
+    optimisers = [torch.optim.SGD(ddp.parameters(), lr=0.1) for ddp in (first, second)]
+    for step in range(4):
+        for ddp, optimiser in zip((first, second), optimisers):
+            train(ddp, rank, range(step, step + 1), optimiser)
+    return flat(first), flat(second)
+
+
+def one_model(rank: int, size: int, seed: int) -> list[float]:
+    ddp = DDP(network(seed))
+    spardl.torch.register(ddp, density=0.1, dense_steps=1, banner=False)
+    return train(ddp, rank, range(4), torch.optim.SGD(ddp.parameters(), lr=0.1))[-1]
+
+
+def test_two_models_of_one_process_do_not_disturb_each_other() -> None:
+    alone = tuple(run(2, one_model, seed)[0] for seed in (1, 2))
+    assert run(2, two_models) == [alone, alone]
+
+
+def compiled(rank: int, size: int, backend: str) -> list[float]:
     ddp = DDP(network())
     spardl.torch.register(ddp, density=0.1, dense_steps=1, banner=False)
-    fast = torch.compile(ddp, backend="eager")
+    fast = torch.compile(ddp, backend=backend)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return train(fast, rank, range(3), torch.optim.SGD(ddp.parameters(), lr=0.1))[-1]
 
 
-def test_a_compiled_model_trains() -> None:
-    first, second = run(2, compiled)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_model_trains(backend: str) -> None:
+    first, second = run(2, compiled, backend)
     assert first == second
 
 

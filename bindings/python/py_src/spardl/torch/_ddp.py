@@ -6,7 +6,7 @@ Annotations are real here, not strings: torch compares those of the hook by iden
 import time
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,8 +43,17 @@ class _Arrivals:
     """What DDP has handed over in the current backward pass."""
 
     pieces: dict[str, _Piece] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
+    """Parameters whose gradients are not of a kind that spardl takes."""
     started: set[int] = field(default_factory=set)
+    watched: bool = False
     over: bool = False
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.pieces or name in self.whole
+
+    def __len__(self) -> int:
+        return len(self.pieces) + len(self.whole)
 
 
 class State(Session):
@@ -76,12 +85,15 @@ class State(Session):
         buffer = bucket.buffer()
         staging = Direct(buffer)
         try:
+            names = self._arrive(bucket.parameters())
             if buffer.is_sparse or buffer.dtype not in SUPPORTED:
                 staging = Direct(buffer.coalesce() if buffer.is_sparse else buffer)
+                self._arrivals.whole.update(names)
                 self._whole(staging)
             else:
                 staging = stage(buffer, self.config.staging)
-                self._accept(staging, bucket.parameters())
+                self._accept(staging, names)
+            self._start_units(lambda unit: all(slot.name in self._arrivals for slot in unit.slots))
         except Exception as error:  # noqa: BLE001
             staging.fail(self.fail(error))
         self._hook_seconds += time.thread_time() - started
@@ -118,34 +130,42 @@ class State(Session):
 
         self._submit_whole(buffer, done)
 
-    def _accept(self, staging: Direct, parameters: list[torch.Tensor]) -> None:
+    def _arrive(self, parameters: list[torch.Tensor]) -> list[str]:
+        """The names of the parameters of a bucket, which may be the first of a backward pass."""
         self._linked()
         names = [self._names.get(id(parameter)) for parameter in parameters]
         known = [name for name in names if name is not None]
         if len(known) != len(names):
             raise ConfigError("a bucket holds a parameter that was not there when the state was bound")
-        if self._arrivals.over or any(name in self._arrivals.pieces for name in known):
+        if self._arrivals.over or any(name in self._arrivals for name in known):
             self._flush()
             self.settle()
             self._arrivals = _Arrivals()
-        if not self._arrivals.pieces:
+        if not len(self._arrivals):
             self._look_at_model()
-            self._watch_backward()
-        if any(self._unit_of[name][1].dtype != staging.host.dtype for name in known):
+        self._watch_backward()
+        return known
+
+    def _accept(self, staging: Direct, names: list[str]) -> None:
+        if any(self._unit_of[name][1].dtype != staging.host.dtype for name in names):
             self._say(
                 f"gradients come as {staging.host.dtype} from another hook, rounded before the residual sees them: "
                 f"what is rounded off is lost; use method='{self.config.method}-bf16' without it"
             )
-        bucket = _Bucket(staging, {self._unit_of[name][0].index for name in known})
+        bucket = _Bucket(staging, {self._unit_of[name][0].index for name in names})
         start = 0
-        for name in known:
+        for name in names:
             numel = self._unit_of[name][1].numel
             self._arrivals.pieces[name] = _Piece(bucket, start, numel)
             start += numel
         if start != staging.host.numel():
             raise ConfigError(f"a bucket has {staging.host.numel()} elements, its parameters have {start}")
+
+    def _start_units(self, ready: Callable[[Unit], bool]) -> None:
+        """Starts the units that are ready, of which something arrived."""
         for unit in self._units:
-            if unit.index in bucket.units and all(slot.name in self._arrivals.pieces for slot in unit.slots):
+            waiting = unit.index not in self._arrivals.started
+            if waiting and ready(unit) and any(slot.name in self._arrivals.pieces for slot in unit.slots):
                 self._start(unit)
 
     def _start(self, unit: Unit) -> None:
@@ -193,21 +213,25 @@ class State(Session):
 
     def _flush(self) -> None:
         """Starts the units of which some parameters arrived and others will not."""
-        for unit in self._units:
-            waiting = unit.index not in self._arrivals.started
-            if waiting and any(slot.name in self._arrivals.pieces for slot in unit.slots):
-                self._start(unit)
+        self._start_units(lambda unit: True)
 
     def _watch_backward(self) -> None:
         """Has the autograd engine tell when backward is over: once before DDP collects the results, once after."""
+        if self._arrivals.watched:
+            return
+        arrivals = self._arrivals
         engine: Any = torch.autograd.Variable._execution_engine
 
         def before() -> None:
+            arrivals.watched = False
+            if self._all_arrive and len(arrivals) < len(self._parameters):
+                # A backward pass inside another, as of reentrant checkpoints, is over: the rest comes later.
+                return
             self._flush()
             engine.queue_callback(after)
 
         def after() -> None:
-            self._arrivals.over = True
+            arrivals.over = True
             if self._manual:
                 # Gradients come later, by finalize_backward, which has every parameter used.
                 self._unnoted = True
@@ -217,6 +241,7 @@ class State(Session):
 
         try:
             engine.queue_callback(before)
+            arrivals.watched = True
         except RuntimeError:
             # Outside of backward (a rank that has joined): a repeated parameter will tell.
             pass
@@ -240,6 +265,8 @@ class State(Session):
                 self._unclaimed.add(name)
 
     _may_be_unused = False
+    _all_arrive = False
+    """Does every backward pass bring every parameter?"""
     _manual = False
 
 
@@ -263,6 +290,9 @@ def register(ddp: torch.nn.parallel.DistributedDataParallel, **config: Any) -> S
     state._may_be_unused = bool(ddp.find_unused_parameters) and not getattr(ddp, "static_graph", False)
     state._model = weakref.ref(ddp)
     state.bind(ddp.module, ignored)
+    torchs: Any = ddp
+    reduced = torchs._get_ddp_logging_data()["num_parameter_tensors"]
+    state._all_arrive = reduced == len(state._parameters) and not getattr(ddp, "skip_all_reduce_unused_params", False)
     ddp.register_comm_hook(state, hook)
     return state
 
