@@ -74,7 +74,7 @@ pub(super) fn step_times(page: &str) -> anyhow::Result<String> {
         let bar = |(&(row, _), &ms): (&(&str, &str), &f64)| Bar {
             length: ms,
             words: match times[0] / ms {
-                faster if faster >= 1.5 => format!("{}, {faster:.0}x faster", time(ms)),
+                faster if faster >= 1.5 => format!("{}, {faster:.0}x as fast", time(ms)),
                 _ => time(ms),
             },
             is_sparse: !row.starts_with("mpi") && !row.starts_with("dense"),
