@@ -214,6 +214,26 @@ TASKS = {
         lr=0.03,
         lr_epochs=(6,),
     ),
+    "cifar10-few-bits": Cifar(
+        name="cifar10-few-bits",
+        rows=(
+            Row("bf16", at(0.01, value_type="bf16", dense_below=0), hand_over=True),
+            *(
+                Row(f"{name}{words}", at(density, value_type=name, dense_below=0), hand_over=True)
+                for words, values in (
+                    ("", {"q4": 0.01, "q1": 0.01, "q2": 0.01, "q8": 0.01}),
+                    (" at the bytes of bf16", {"q4": 0.0205, "q1": 0.025, "q2": 0.0245, "q8": 0.0148}),
+                )
+                for name, density in values.items()
+            ),
+        ),
+        load=cifar10,
+        model=resnet20,
+        epochs=8,
+        batch=16,
+        lr=0.03,
+        lr_epochs=(6,),
+    ),
     "cifar10-longer": Cifar(
         name="cifar10-longer",
         rows=(
