@@ -138,6 +138,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// What lies around the curve, shaded: x, the lowest and the highest y. Often empty.
     pub band: Vec<(f64, f64, f64)>,
+    /// Is it a line for the eye? Then it is grey and dashed, behind the others and without marks.
+    pub is_guide: bool,
 }
 
 impl Series {
@@ -147,7 +149,16 @@ impl Series {
         Self {
             name: name.into(),
             points: points.into(),
-            band: Vec::new(),
+            ..Self::default()
+        }
+    }
+
+    /// A line for the eye through `points`.
+    #[must_use]
+    pub fn guide(name: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Self {
+        Self {
+            is_guide: true,
+            ..Self::new(name, points)
         }
     }
 
@@ -176,6 +187,7 @@ impl Series {
             name: name.into(),
             points,
             band,
+            is_guide: false,
         }
     }
 }

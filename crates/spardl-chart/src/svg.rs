@@ -78,7 +78,11 @@ fn write_plot(
     for (i, curve) in curves.iter().enumerate() {
         write_bands(f, i, curve, plot)?;
     }
-    for (i, curve) in curves.iter().enumerate() {
+    let (guides, others): (Vec<_>, Vec<_>) = curves
+        .iter()
+        .enumerate()
+        .partition(|(_, curve)| curve.is_guide);
+    for (i, curve) in guides.into_iter().chain(others) {
         write_curve(f, i, curve, plot)?;
     }
     let bottom = TOP + PLOT_HEIGHT;
@@ -103,7 +107,8 @@ impl Picture for Chart {
     }
 
     fn mark(&self, i: usize) -> String {
-        format!("<path class=\"line\" d=\"M1 5L25 5\" {}/>", stroke(i))
+        let stroke = stroke(i, self.series[i].is_guide);
+        format!("<path class=\"line\" d=\"M1 5L25 5\" {stroke}/>")
     }
 
     fn size(&self) -> (f64, f64) {
@@ -164,6 +169,7 @@ struct Curve<'a> {
     bands: Vec<(Piece, Piece)>,
     hidden: usize,
     smooth: bool,
+    is_guide: bool,
 }
 
 impl<'a> Curve<'a> {
@@ -183,6 +189,7 @@ impl<'a> Curve<'a> {
             bands,
             hidden,
             smooth,
+            is_guide: series.is_guide,
         }
     }
 }
@@ -209,7 +216,7 @@ fn bands(
 fn write_legend(f: &mut Formatter<'_>, chart: &Chart) -> fmt::Result {
     writeln!(f, "<ul class=\"legend\">")?;
     for (i, series) in chart.series.iter().enumerate() {
-        let (stroke, name) = (stroke(i), Escaped(&series.name));
+        let (stroke, name) = (stroke(i, series.is_guide), Escaped(&series.name));
         writeln!(
             f,
             "<li><svg viewBox=\"0 0 26 10\" aria-hidden=\"true\"><path class=\"line\" d=\"M1 5L25 5\" {stroke}/></svg>{name}</li>"
@@ -218,7 +225,10 @@ fn write_legend(f: &mut Formatter<'_>, chart: &Chart) -> fmt::Result {
     writeln!(f, "</ul>")
 }
 
-fn stroke(i: usize) -> String {
+fn stroke(i: usize, is_guide: bool) -> String {
+    if is_guide {
+        return "stroke=\"var(--frame)\" stroke-dasharray=\"4 4\"".to_owned();
+    }
     let colour = i % COLOURS;
     let dash = DASHES[i / COLOURS % DASHES.len()];
     format!("stroke=\"var(--c{colour})\" stroke-dasharray=\"{dash}\"")
@@ -292,7 +302,7 @@ fn write_bands(f: &mut impl fmt::Write, i: usize, curve: &Curve<'_>, plot: &Plot
 
 fn write_curve(f: &mut impl fmt::Write, i: usize, curve: &Curve<'_>, plot: &Plot) -> fmt::Result {
     let place = |piece: &Piece| plot.place(piece);
-    let (stroke, name) = (stroke(i), Escaped(curve.name));
+    let (stroke, name) = (stroke(i, curve.is_guide), Escaped(curve.name));
     let mut line: Vec<Piece> = curve.pieces.iter().map(place).collect();
     if curve.smooth {
         writeln!(f, "<path class=\"raw\" d=\"{}\" {stroke}/>", path(&line))?;
@@ -304,6 +314,9 @@ fn write_curve(f: &mut impl fmt::Write, i: usize, curve: &Curve<'_>, plot: &Plot
         "<path class=\"line\" d=\"{}\" data-name=\"{name}\" {stroke}><title>{name}</title></path>",
         path(&line)
     )?;
+    if curve.is_guide {
+        return Ok(());
+    }
     let few = line.iter().map(Vec::len).sum::<usize>() <= MARKED;
     let colour = i % COLOURS;
     // A piece of one point is no line: only a mark shows it.

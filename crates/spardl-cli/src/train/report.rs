@@ -25,7 +25,7 @@ pub(crate) struct Report<'a> {
     pub(crate) settings: Vec<(String, String)>,
     /// Shown after the table of results.
     pub(crate) more_tables: Vec<Table>,
-    /// Shown before the charts of single runs.
+    /// Shown after the charts on the chosen network.
     pub(crate) more_charts: Vec<Chart>,
 }
 
@@ -64,13 +64,13 @@ impl Report<'_> {
             rows: self.settings.iter().map(pair).collect(),
             is_text: true,
         };
-        let charts = charts(&self.methods, self.link);
+        let charts = charts(&self.methods, self.link, self.more_charts.clone());
         Page {
             title: self.title.to_owned(),
             subtitle: format!("spardl {}", arguments().join(" ")),
             tiles: tiles(&self),
             tables: [vec![results.without_dashes()], self.more_tables].concat(),
-            charts: [self.more_charts, charts].concat(),
+            charts,
             appendix: vec![settings],
             stamp: stamps(self.link),
             ..Page::default()
@@ -152,8 +152,8 @@ fn tiles(report: &Report<'_>) -> Vec<Tile> {
 /// What is on an x axis, for a run and the number of one of its epochs.
 type OfEpoch<'a> = &'a dyn Fn(&Summary, usize) -> f64;
 
-/// The charts, those of the chosen network first.
-fn charts(methods: &[Method<'_>], link: Link) -> Vec<Chart> {
+/// The charts, those of the chosen network first, then `more`.
+fn charts(methods: &[Method<'_>], link: Link, more: Vec<Chart>) -> Vec<Chart> {
     let at = format!("{} Gbit/s", link.gbits);
     let predicted = format!("seconds at {link} a message, worked out");
     let here = "seconds of training here";
@@ -189,7 +189,7 @@ fn charts(methods: &[Method<'_>], link: Link) -> Vec<Chart> {
             run.curve.iter().map(|point| point.seconds).collect()
         }),
     ];
-    let mut charts = [on_link, others].concat();
+    let mut charts = [on_link, more, others].concat();
     // A single test is a point and no curve: the curves come first then.
     let curves = |chart: &Chart| chart.series.iter().any(|series| series.points.len() > 1);
     charts.sort_by_key(|chart| !curves(chart));

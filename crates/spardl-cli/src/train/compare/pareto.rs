@@ -8,19 +8,22 @@ use super::super::table::Row;
 pub(super) fn chart(rows: &[Row]) -> Option<Chart> {
     let points: Vec<(&str, f64, f64)> = rows
         .iter()
-        .filter_map(|row| Some((row.method.as_str(), row.bytes_per_step / 1e6, row.accuracy?)))
+        .filter_map(|row| {
+            let percent = 100.0 * row.accuracy?;
+            Some((row.method.as_str(), row.bytes_per_step / 1e6, percent))
+        })
         .collect();
     if points.len() < 2 {
         return None;
     }
-    let front = Series::new("best for its bytes", front(&points));
+    let front = Series::guide("best for their bytes", front(&points));
     let ends = points
         .iter()
-        .map(|&(name, megabytes, accuracy)| Series::new(name, [(megabytes, accuracy)]));
+        .map(|&(name, megabytes, percent)| Series::new(name, [(megabytes, percent)]));
     Some(Chart {
         title: "Accuracy against bytes, at the end".to_owned(),
         x_label: "megabytes per step, sent by the busiest worker".to_owned(),
-        y_label: "test accuracy".to_owned(),
+        y_label: "test accuracy, %".to_owned(),
         log_x: true,
         log_y: false,
         smooth: false,
