@@ -19,6 +19,9 @@ pub(crate) fn peak() -> Option<u64> {
 }
 
 /// For people.
-pub(crate) fn gigabytes(bytes: u64) -> String {
-    format!("{:.1} GB", bytes as f64 / 1e9)
+pub(crate) fn readable(bytes: u64) -> String {
+    match bytes {
+        1_000_000_000.. => format!("{:.1} GB", bytes as f64 / 1e9),
+        _ => format!("{:.0} MB", bytes as f64 / 1e6),
+    }
 }

@@ -75,6 +75,7 @@ pub struct EpochRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_perplexity: Option<f64>,
     /// Seconds of training since the start, without evaluation and checkpoints.
+    #[serde(rename = "elapsed_s", alias = "seconds")]
     pub seconds: f64,
     /// Samples of all workers per second in this epoch.
     #[serde(deserialize_with = "or_nan")]

@@ -1,6 +1,6 @@
 //! Does the run fit into memory? Asked before it starts.
 
-use crate::memory::{available, gigabytes};
+use crate::memory::{available, readable};
 use crate::output::bad_request;
 
 /// Arrays of a worker besides its gradients: residual and working copy, and the integers of the check or the array of the plain
@@ -76,8 +76,8 @@ impl Need {
             "{} {workers} with {} elements need {} of memory and {} are available: {} would fit",
             self.workers,
             self.elements,
-            gigabytes(self.bytes() as u64),
-            gigabytes(available),
+            readable(self.bytes() as u64),
+            readable(available),
             would.join(" or ")
         ))
     }
@@ -100,7 +100,7 @@ mod tests {
         let error = need(8, 1_000_000, 4).fits(100_000_000).unwrap_err();
         assert_eq!(
             error,
-            "8 workers with 1000000 elements need 0.2 GB of memory and 0.1 GB are available: \
+            "8 workers with 1000000 elements need 240 MB of memory and 100 MB are available: \
              --workers 3 or --elements 417222 would fit"
         );
         assert_eq!(need(3, 1_000_000, 4).fits(100_000_000), Ok(()));

@@ -122,7 +122,7 @@ fn bench(plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     match crate::memory::peak() {
         Some(peak) if args.format == Format::Text && prints => print(&format!(
             "# peak memory of this process: {}\n",
-            crate::memory::gigabytes(peak)
+            crate::memory::readable(peak)
         )),
         _ => Ok(()),
     }

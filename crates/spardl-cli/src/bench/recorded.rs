@@ -33,7 +33,7 @@ fn load(path: &Path) -> Result<Recorded, String> {
     let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
     // The file and its values as f32, twice as long when they are 16 bits wide.
     if memory::available().is_some_and(|available| available / 3 < size) {
-        let size = memory::gigabytes(size);
+        let size = memory::readable(size);
         return Err(format!(
             "{size} are more than a third of the available memory"
         ));

@@ -166,8 +166,8 @@ fn fits(args: &Args) -> anyhow::Result<()> {
             "{} workers with {} elements need more than {}, and {} are free: use fewer, or --cost-only",
             args.workers,
             args.elements,
-            memory::gigabytes(need),
-            memory::gigabytes(available)
+            memory::readable(need),
+            memory::readable(available)
         ))),
         _ => Ok(()),
     }

@@ -34,7 +34,7 @@ struct Saved<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     /// Seconds of training.
-    seconds: f64,
+    elapsed_s: f64,
     test_accuracy: Option<f64>,
     /// Sums over all epochs.
     totals: Totals,
@@ -76,7 +76,7 @@ pub(super) fn save_summary(dir: &Path, config: &Config, summary: &Summary) -> an
         date: stamp::date(),
         config,
         summary,
-        seconds: summary.seconds(),
+        elapsed_s: summary.seconds(),
         test_accuracy: summary.accuracy(),
         totals: summary.totals(),
         traffic: summary.traffic(),

@@ -20,8 +20,10 @@ pub(crate) struct Row {
     /// Of language models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) perplexity: Option<f64>,
+    #[serde(rename = "elapsed_s")]
     pub(crate) seconds: f64,
     /// The mean over seeds; `None` when a seed did not get there.
+    #[serde(rename = "time_to_target_s")]
     pub(crate) seconds_to_target: Option<f64>,
     pub(crate) density: f64,
     /// Of the worker that sent the most.
@@ -179,9 +181,9 @@ pub(crate) fn headings(link: Link) -> Vec<String> {
         "speed-up here",
     ];
     let on_link = [
-        format!("exchange ms at {} Gbit/s", link.gbits),
-        format!("step ms at {} Gbit/s", link.gbits),
-        format!("speed-up at {} Gbit/s", link.gbits),
+        format!("exchange ms at {}\u{a0}Gbit/s", link.gbits),
+        format!("step ms at {}\u{a0}Gbit/s", link.gbits),
+        format!("speed-up at {}\u{a0}Gbit/s", link.gbits),
         "same bits".to_owned(),
     ];
     names

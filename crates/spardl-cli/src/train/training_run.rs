@@ -16,7 +16,7 @@ use super::engine::Engine;
 use super::existing_checkpoints;
 use super::stop::on_signals;
 use crate::job::{Job, neighbours};
-use crate::memory::{available, gigabytes};
+use crate::memory::{available, readable};
 use crate::output::bad_request;
 use crate::tune::auto::{self, CacheArgs};
 
@@ -218,8 +218,8 @@ fn fits(elements: u64, workers: u64, available: Option<u64>) -> anyhow::Result<(
         Some(available) if needed > available => Err(bad_request(format!(
             "{workers} workers need {} of memory for the arrays of their replicas and {} are available: take fewer workers or a \
              smaller network",
-            gigabytes(needed),
-            gigabytes(available)
+            readable(needed),
+            readable(available)
         ))),
         _ => Ok(()),
     }

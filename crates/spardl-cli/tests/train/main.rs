@@ -172,7 +172,7 @@ fn a_summary_says_what_was_asked_for_and_adds_up() {
         assert!(near(sum(&steps, step), unit * whole), "{step}");
         assert!(near(sum(&totals, total), whole), "{total}");
     }
-    assert_eq!(saved["seconds"], epochs[1]["seconds"]);
+    assert_eq!(saved["elapsed_s"], epochs[1]["elapsed_s"]);
     assert_eq!(saved["test_accuracy"], epochs[1]["test_accuracy"]);
     // What was asked for is said, what was not is not; and the two numbers that matter come last.
     assert!(

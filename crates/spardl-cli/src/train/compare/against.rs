@@ -36,7 +36,7 @@ pub(crate) struct Paired {
 pub(crate) struct Against {
     /// The dense method that did best.
     pub(crate) baseline: String,
-    /// Accuracy minus that of the baseline after all steps, over the seeds that both have.
+    /// Accuracy minus that of the baseline after all steps, over the seeds that both have; not of the baseline itself.
     pub(crate) at_equal_steps: Option<Paired>,
     /// The mean accuracy when the busiest worker had sent what the most sparing method sent in all.
     pub(crate) accuracy_at_equal_bytes: Option<f64>,
@@ -44,6 +44,7 @@ pub(crate) struct Against {
     pub(crate) accuracy_at_equal_time: [Option<f64>; GBITS.len()],
     /// Predicted seconds until 90, 95 and 99 % of the baseline's accuracy, at 1, 10 and 25 Gbit/s; `None` where a seed did not
     /// get there.
+    #[serde(rename = "time_to_s")]
     pub(crate) seconds_to: [[Option<f64>; PARTS.len()]; GBITS.len()],
     /// What times are held against: [`FAST_DENSE`] where it was run, else the baseline.
     pub(crate) fast_dense: String,
@@ -81,12 +82,12 @@ pub(super) fn against_dense(methods: &[(&str, Vec<Seeded<'_>>)], link: Link) -> 
     let fast = methods.iter().find(|(label, _)| *label == FAST_DENSE);
     let (fast_dense, fastest) = fast.map_or((name, dense), |(label, runs)| (*label, runs));
     let fastest = step_ms(fastest, networks);
-    let describe = |(_, runs): &(&str, Vec<Seeded<'_>>)| Against {
+    let describe = |(label, runs): &(&str, Vec<Seeded<'_>>)| Against {
         baseline: name.to_owned(),
         fast_dense: fast_dense.to_owned(),
         step_ms: step_ms(runs, networks),
         times_as_fast: std::array::from_fn(|i| fastest[i] / step_ms(runs, networks)[i]),
-        at_equal_steps: paired(runs, dense),
+        at_equal_steps: paired(runs, dense).filter(|_| *label != name),
         accuracy_at_equal_bytes: mean(runs.iter().map(|run| by(run.summary, bytes, &sent))),
         accuracy_at_equal_time: std::array::from_fn(|i| {
             let seconds = |epoch: &EpochRecord| networks[i].seconds(epoch);
@@ -225,7 +226,7 @@ mod tests {
         });
         let paired = paired(&mine, &dense).expect("three pairs");
         assert_eq!(paired.pairs, 3);
-        assert_eq!(paired.to_string(), "-0.67 +- 0.33");
+        assert_eq!(paired.to_string(), "-0.67 ± 0.33");
         let one = super::paired(&mine[..1], &dense).expect("one pair");
         assert_eq!(one.to_string(), "-1.00");
         assert_eq!(super::paired(&mine[3..], &dense), None);
@@ -243,6 +244,7 @@ mod tests {
         assert!(rows.iter().all(|row| row.baseline == "dense-bf16"));
         let points = |row: &Against| row.at_equal_steps.expect("a pair").to_string();
         assert_eq!(points(&rows[0]), "-10.00");
+        assert_eq!(rows[1].at_equal_steps, None, "it is the baseline");
         assert_eq!(points(&rows[2]), "-5.00");
         assert!(against_dense(&methods[2..], link()).is_empty());
     }

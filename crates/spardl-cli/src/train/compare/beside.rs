@@ -12,7 +12,7 @@ pub(super) fn tables(methods: &[(&str, &Against)], link: Link) -> Vec<Table> {
     };
     let points = format!("points against {}", first.baseline);
     let mut accuracies = vec!["method".to_owned(), points, "at equal bytes".to_owned()];
-    accuracies.extend(GBITS.map(|gbits| format!("in equal time at {gbits} Gbit/s")));
+    accuracies.extend(GBITS.map(|gbits| format!("in equal time at {gbits}\u{a0}Gbit/s")));
     let mut times = vec![
         "method".to_owned(),
         "step ms".to_owned(),
@@ -76,7 +76,7 @@ impl std::fmt::Display for Paired {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:+.2}", 100.0 * self.mean)?;
         match self.standard_error {
-            Some(error) => write!(f, " +- {:.2}", 100.0 * error),
+            Some(error) => write!(f, " ± {:.2}", 100.0 * error),
             None => Ok(()),
         }
     }
