@@ -6,7 +6,7 @@ use spardl_core::{Density, Support};
 use spardl_sim::gradient::layers;
 
 use crate::output::{bad_request, print};
-use crate::screen::{Sheet, grouped, stdout_width, wrapped};
+use crate::screen::{Sheet, comments, grouped, stdout_width};
 use crate::simulate::published::{Case, published};
 
 /// What to list the methods for.
@@ -137,9 +137,7 @@ fn text(args: &Args, rows: &[Row], width: Option<usize>) -> String {
             text += &sheet.text(width);
             continue;
         }
-        for line in wrapped(&line, width.unwrap_or(WIDE).min(WIDE) - 2) {
-            text += &format!("# {line}\n");
-        }
+        text += &comments([line.as_str()], Some(width.unwrap_or(WIDE).min(WIDE)));
     }
     text
 }

@@ -2,6 +2,8 @@
 
 use console::Term;
 
+/// A space at which no heading is broken: between a number and its unit.
+const UNBROKEN: char = '\u{a0}';
 /// Between two columns.
 const GAP: usize = 2;
 
@@ -156,6 +158,12 @@ impl Sheet {
             .collect();
         let headings: Vec<Vec<String>> = places()
             .map(|(place, &i)| wrapped(&self.names[i], widths[place] - self.mark(place == 0)))
+            .map(|lines| {
+                lines
+                    .iter()
+                    .map(|line| line.replace(UNBROKEN, " "))
+                    .collect()
+            })
             .collect();
         let lines = headings.iter().map(Vec::len).max().unwrap_or(1);
         let mut text = String::new();
@@ -247,6 +255,16 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Each of these lines as a comment, on as many lines of at most `width` characters as it takes.
+pub(crate) fn comments<'a>(
+    lines: impl IntoIterator<Item = &'a str>,
+    width: Option<usize>,
+) -> String {
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(2));
+    let lines = lines.into_iter().flat_map(|line| wrapped(line, room));
+    lines.map(|line| format!("# {line}\n")).collect()
+}
+
 /// What belongs together, two spaces apart, on lines of at most `width` characters; those after the first are indented.
 #[cfg(feature = "train")]
 pub(crate) fn items(items: &[String], width: Option<usize>, indent: usize) -> String {
@@ -295,6 +313,14 @@ mod tests {
             "speed-up at 1 Gbit/s",
         ];
         Sheet::new(names, rows)
+    }
+
+    #[test]
+    fn a_comment_fits_the_terminal_and_is_one_line_without_one() {
+        let lines = ["what was run and where", "when"];
+        let narrow = "# what was\n# run and\n# where\n# when\n";
+        assert_eq!(comments(lines, Some(10)), narrow);
+        assert_eq!(comments(lines, None), "# what was run and where\n# when\n");
     }
 
     #[test]

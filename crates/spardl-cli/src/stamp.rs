@@ -19,16 +19,28 @@ pub(crate) fn version() -> String {
 pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, Into::<usize>::into);
     let mut words = vec![format!("{cores} cores")];
-    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = processor
-        .lines()
-        .find(|line| line.starts_with("model name"));
-    words.extend(model.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned())));
+    words.extend(processor(
+        &fs::read_to_string("/proc/cpuinfo").unwrap_or_default(),
+    ));
     words.push(Level::best().name().to_owned());
     if let Ok(kernel) = fs::read_to_string("/proc/sys/kernel/osrelease") {
         words.push(format!("Linux {}", kernel.trim()));
     }
     words.join(", ")
+}
+
+/// The name of the processor, and the numbers that tell generations apart: in a virtual machine they may share a name.
+fn processor(cpuinfo: &str) -> Option<String> {
+    let find = |name: &str| {
+        let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        let found = lines.find(|(other, _)| other.trim() == name);
+        found.map(|(_, value)| value.trim())
+    };
+    let name = find("model name")?;
+    Some(match (find("cpu family"), find("model")) {
+        (Some(family), Some(model)) => format!("{name} (family {family}, model {model})"),
+        _ => name.to_owned(),
+    })
 }
 
 /// Now, in UTC: `2026-11-18 01:44`.
@@ -63,10 +75,20 @@ fn at(seconds: u64) -> String {
     format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}", days + 1)
 }
 
-#[cfg(all(test, feature = "train"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_processor_is_named_with_its_generation() {
+        let cpuinfo = "processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n";
+        let named = processor(cpuinfo);
+        assert_eq!(named.as_deref(), Some("AMD EPYC (family 26, model 2)"));
+        assert_eq!(processor("model name : Arm"), Some("Arm".to_owned()));
+        assert_eq!(processor(""), None);
+    }
+
+    #[cfg(feature = "train")]
     #[test]
     fn dates_are_those_of_the_calendar() {
         assert_eq!(at(0), "1970-01-01 00:00");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serializer;
 use serde::ser::SerializeMap;
 
-use crate::screen::{self, wrapped};
+use crate::screen::{self, comments};
 
 /// Everything an ablation prints.
 #[derive(Debug, Default)]
@@ -49,11 +49,7 @@ impl Report {
 
     /// For a terminal of that width, or for a file.
     pub(super) fn text(&self, width: Option<usize>) -> String {
-        let mut text = String::new();
-        let room = width.map_or(usize::MAX, |width| width.saturating_sub(2));
-        for line in self.setup.iter().flat_map(|line| wrapped(line, room)) {
-            text += &format!("# {line}\n");
-        }
+        let mut text = comments(self.setup.iter().map(String::as_str), width);
         for sheet in &self.sheets {
             text += &format!("\n{}\n{}", sheet.caption, sheet.text(width));
         }

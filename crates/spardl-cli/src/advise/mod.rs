@@ -8,6 +8,7 @@ use spardl::tune::{Gammas, Kind};
 use spardl_core::{Density, Gamma, Line, Model};
 
 use crate::output::{bad_request, print};
+use crate::screen::grouped;
 use crate::simulate::units::{bits, nanos, show_bytes, show_rate, show_time};
 use crate::simulate::{buckets, table};
 use crate::tune;
@@ -138,7 +139,7 @@ fn advice(args: &Args, elements: u32, all: &[Candidate]) -> String {
     };
     let mut text = format!(
         "{} parameters ({} as f32), {} workers, {} and {} a message, {} of computing per step.\n\n",
-        elements,
+        grouped(elements.into()),
         show_bytes(4.0 * f64::from(elements)),
         args.workers,
         show_rate(args.bandwidth as f64),

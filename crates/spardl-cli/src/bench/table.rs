@@ -3,7 +3,7 @@
 use super::recorded::Recorded;
 use super::row::Row;
 use super::{Args, Case};
-use crate::screen::{Sheet, stdout_width};
+use crate::screen::{Sheet, comments, stdout_width};
 use crate::stamp;
 
 /// What was run, where, and how to read it.
@@ -23,15 +23,16 @@ pub(super) fn preamble(args: &Args, recorded: Option<&Recorded>, place: &str) ->
         ),
     };
     let command = crate::output::arguments();
-    format!(
-        "# spardl {} ({})\n# {place}; {} iterations after {} of warm-up\n# machine: {}\n# gradients: {gradients}\n\
-         # times in ms, bandwidths in GB/s; spardl bench --help says what the columns mean\n",
+    let text = format!(
+        "spardl {} ({})\n{place}; {} iterations after {} of warm-up\nmachine: {}\ngradients: {gradients}\n\
+         times in ms, bandwidths in GB/s; spardl bench --help says what the columns mean",
         command.join(" "),
         stamp::version(),
         args.iterations,
         args.warmup,
         stamp::machine(),
-    )
+    );
+    comments(text.lines(), stdout_width())
 }
 
 struct Column {

@@ -11,6 +11,7 @@ use super::row::Row;
 use super::table::table;
 use super::units::{show_bytes, show_rate, show_time};
 use crate::output::bad_request;
+use crate::screen::{comments, stdout_width};
 use crate::tune;
 
 /// The model's word on one method. Times are nanoseconds.
@@ -122,14 +123,15 @@ impl PublishedRow {
 pub(super) fn text(scenario: &Scenario, rows: &[ModelRow]) -> String {
     let elements: u64 = scenario.layouts.iter().map(|l| u64::from(l.len())).sum();
     let line = scenario.fabric.line();
-    let mut text = format!(
-        "# {} workers, flat, {} and {} a message; {elements} elements, density {}\n\
-         # the model: rounds, bytes and elements; published: without headers, selection and merging\n",
+    let heading = format!(
+        "{} workers, flat, {} and {} a message; {elements} elements, density {}\n\
+         the model: rounds, bytes and elements; published: without headers, selection and merging",
         scenario.fabric.workers(),
         show_rate(line.bandwidth as f64),
         show_time(line.latency as f64),
         scenario.density,
     );
+    let mut text = comments(heading.lines(), stdout_width());
     let is_checked = rows.iter().any(|row| row.simulated_ns.is_some());
     let mut names = vec!["method"];
     if is_checked {

@@ -4,11 +4,11 @@ use spardl_sim::Scenario;
 
 use super::row::{CriticalPath, Row};
 use super::units::{show_bytes, show_rate, show_time};
-use crate::screen::{Sheet, stdout_width};
+use crate::screen::{Sheet, comments, stdout_width};
 
 /// What was simulated, a table of methods, and a line on each.
 pub(super) fn text(scenario: &Scenario, rows: &[Row]) -> String {
-    let mut text = heading(scenario);
+    let mut text = comments(heading(scenario).lines(), stdout_width());
     text += &table(
         &[
             "method", "step", "p99", "rounds", "bytes", "latency", "transfer", "shared", "select",
@@ -17,18 +17,16 @@ pub(super) fn text(scenario: &Scenario, rows: &[Row]) -> String {
         rows.iter().map(cells),
     );
     text.push('\n');
-    for row in rows {
-        text += &remark(row);
-    }
-    text
+    let remarks: Vec<String> = rows.iter().map(remark).collect();
+    text + &comments(remarks.iter().map(String::as_str), stdout_width())
 }
 
 fn heading(scenario: &Scenario) -> String {
     let elements: u64 = scenario.layouts.iter().map(|l| u64::from(l.len())).sum();
     let line = scenario.fabric.line();
     format!(
-        "# {} workers, {}, {} and {} a message; {elements} elements in {} bucket{}, density {}\n\
-         # median of {} seed{} after {} steps of warm-up; bytes of the busiest worker; where the time of the step went:\n",
+        "{} workers, {}, {} and {} a message; {elements} elements in {} bucket{}, density {}\n\
+         median of {} seed{} after {} steps of warm-up; bytes of the busiest worker; where the time of the step went:",
         scenario.fabric.workers(),
         scenario.fabric.topology(),
         show_rate(line.bandwidth as f64),
@@ -76,7 +74,7 @@ fn remark(row: &Row) -> String {
         ..
     } = &row.critical_path;
     let mut text = format!(
-        "# {}: the longest chain goes from worker {from_worker} to worker {to_worker} by {messages} message{}",
+        "{}: the longest chain goes from worker {from_worker} to worker {to_worker} by {messages} message{}",
         row.method,
         plural(*messages as usize)
     );
@@ -97,7 +95,7 @@ fn remark(row: &Row) -> String {
             100.0 * link.utilisation
         );
     }
-    text + "\n"
+    text
 }
 
 /// A table whose heading starts with `#`, as all comments do; all columns but the first are on the right.

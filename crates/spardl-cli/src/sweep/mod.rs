@@ -14,7 +14,7 @@ use spardl_chart::Page;
 use spardl_core::Density;
 
 use crate::method::names;
-use crate::output::{bad_request, print};
+use crate::output::{bad_request, directory, print};
 use crate::progress::Progress;
 use crate::simulate::units::{bits, nanos};
 
@@ -23,7 +23,7 @@ use crate::simulate::units::{bits, nanos};
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Where to write sweep.json, sweep.html and the pictures as SVG files.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = directory())]
     out: PathBuf,
     /// The length of the gradient in the maps and in the curves over P: any, as these come from estimates.
     #[arg(long, default_value_t = 25_557_032, value_name = "N")]
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     // Before the work: a directory that cannot be made is known at once.
     fs::create_dir_all(&args.out)
-        .with_context(|| format!("making the directory {}", args.out.display()))?;
+        .map_err(|error| bad_request(format!("--out {}: {error}", args.out.display())))?;
     let progress = Progress::new(simulated::runs(), true);
     progress.say("estimates".to_owned());
     let sweep = Sweep {
