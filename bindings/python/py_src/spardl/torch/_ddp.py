@@ -86,10 +86,11 @@ class State(Session):
         staging = Direct(buffer)
         try:
             names = self._arrive(bucket.parameters())
-            if buffer.is_sparse or buffer.dtype not in SUPPORTED:
+            # Complex gradients come as pairs of real numbers.
+            if buffer.is_sparse or buffer.dtype not in SUPPORTED or any(name not in self._unit_of for name in names):
                 staging = Direct(buffer.coalesce() if buffer.is_sparse else buffer)
                 self._arrivals.whole.update(names)
-                self._whole(staging)
+                self._whole(staging, self._parameters[names[0]].dtype)
             else:
                 staging = stage(buffer, self.config.staging)
                 self._accept(staging, names)
@@ -118,9 +119,9 @@ class State(Session):
             self._say("divide_by_initial_world_size=False cannot be honoured: spardl's means are over all ranks")
         self._manual = bool(getattr(ddp, "require_manual_backward_finalization", False))
 
-    def _whole(self, staging: Direct) -> None:
+    def _whole(self, staging: Direct, dtype: torch.dtype) -> None:
         buffer = staging.host
-        self._say(f"spardl reduces {buffer.dtype} {buffer.layout} gradients densely")
+        self._say(f"spardl reduces {dtype} {buffer.layout} gradients densely")
 
         def done(whole: Whole) -> None:
             if whole.error is not None:
