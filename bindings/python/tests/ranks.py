@@ -8,6 +8,7 @@ import runpy
 import socket
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -63,6 +64,18 @@ def _start(rank: int, size: int, port: int, results: Any, job: Callable[..., Any
         results.put((rank, False, traceback.format_exc()))
     results.close()
     results.join_thread()
+
+
+def wait_until_all_failed(rank: int, size: int) -> None:
+    """Lives on until the other ranks have failed too; rank 0, which holds their store, goes last."""
+    import torch.distributed as dist
+
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"failed {rank}", "")
+    store.wait([f"failed {other}" for other in range(size)], timedelta(seconds=30))
+    store.add("gone", 1)
+    while rank == 0 and store.add("gone", 0) < size:
+        time.sleep(0.01)
 
 
 def recipe(rank: int, size: int, script: str, arguments: list[str]) -> str:

@@ -1,6 +1,7 @@
 """What goes wrong elsewhere ends here, soon and in words."""
 
 import os
+import pathlib
 import signal
 import time
 import warnings
@@ -10,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from models import batch, network, train
-from ranks import run
+from ranks import run, wait_until_all_failed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
@@ -41,24 +42,29 @@ def test_a_killed_rank_ends_the_others_within_the_timeout() -> None:
         assert seconds < 60 and "waiting for rank" in words, words
 
 
-def injected(rank: int, size: int) -> list[str]:
-    ddp = DDP(network())
+def injected(rank: int, size: int, dtype: torch.dtype) -> list[str]:
+    """An error on rank 1 in the third step. That rank lives on until the others have failed too."""
+    ddp = DDP(network().to(dtype))
     state = spardl.torch.register(ddp, density=0.05, dense_steps=0, timeout=300, banner=False)
-    optimiser = torch.optim.SGD(ddp.parameters(), lr=0.1)
-    train(ddp, rank, range(2), optimiser)
-    if rank == 1:
-        state._names.clear()
     errors = []
-    for step in range(2, 4):
+    for step in range(4):
+        if rank == 1 and step == 2:
+            state._names.clear()
+        inputs, labels = batch(rank, step)
         try:
-            train(ddp, rank, range(step, step + 1), optimiser)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "spardl reduces")
+                nn.functional.cross_entropy(ddp(inputs.to(dtype)), labels).backward()
         except Exception as error:  # noqa: BLE001
             errors.append(str(error))
+    wait_until_all_failed(rank, size)
     return errors
 
 
-def test_an_error_on_one_rank_reaches_every_rank_in_its_own_words_and_stays() -> None:
-    for errors in run(3, injected, limit=60):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_error_on_one_rank_reaches_every_rank_in_its_own_words_and_stays(dtype: torch.dtype) -> None:
+    """Also those that wait in a dense sum."""
+    for errors in run(3, injected, dtype, limit=60):
         assert len(errors) == 2
         assert all("was not there when the state was bound" in error for error in errors), errors
 
@@ -150,6 +156,43 @@ def test_a_state_made_before_its_model_is_bound_later() -> None:
     assert first == second
 
 
+def before_any_group(rank: int, size: int, path: str) -> list[float]:
+    dist.destroy_process_group()
+    state = spardl.torch.State(density=0.05, dense_steps=0, banner=False)
+    dist.init_process_group("gloo", store=dist.FileStore(path, size), rank=rank, world_size=size)
+    ddp = DDP(network())
+    ddp.register_comm_hook(state, spardl.torch.hook)
+    state.bind(ddp.module)
+    return train(ddp, rank, range(3), torch.optim.SGD(ddp.parameters(), lr=0.1))[-1]
+
+
+def test_a_state_may_be_made_before_any_process_group(tmp_path: pathlib.Path) -> None:
+    first, second = run(2, before_any_group, str(tmp_path / "store"))
+    assert first == second
+
+
+def only_two(rank: int, size: int) -> list[list[float]]:
+    """The third rank has no part in the first state. Afterwards all make a group, and a state in it."""
+    histories = []
+    group = dist.new_group([0, 1])
+    if rank < 2:
+        histories.append(in_group(rank, group))
+    histories.append(in_group(rank, dist.new_group([0, 1, 2])))
+    return histories
+
+
+def in_group(rank: int, group: Any) -> list[float]:
+    ddp = DDP(network(), process_group=group)
+    spardl.torch.register(ddp, density=0.05, dense_steps=1, timeout=20, banner=False)
+    return train(ddp, rank, range(3), torch.optim.SGD(ddp.parameters(), lr=0.1))[-1]
+
+
+@pytest.mark.modern
+def test_ranks_outside_a_group_are_not_waited_for_and_can_make_groups_later() -> None:
+    first, second, third = run(3, only_two, limit=60)
+    assert first == second and len(first) == 2 and third == first[1:]
+
+
 def halves(rank: int, size: int) -> list[float]:
     groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     group = groups[rank // 2]
@@ -181,10 +224,13 @@ class Embedded(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.table = nn.Embedding(50, 8, sparse=sparse)
-        self.head = nn.Linear(8, 5).to(dtype)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Complex modules")
+            self.head = nn.Linear(8, 5).to(dtype)
 
     def forward(self, indices: torch.Tensor) -> torch.Tensor:
-        return self.head(self.table(indices).to(self.head.weight.dtype))
+        out = self.head(self.table(indices).to(self.head.weight.dtype))
+        return torch.view_as_real(out) if out.is_complex() else out
 
 
 def fallback(rank: int, size: int, dtype: torch.dtype, sparse: bool) -> tuple[list[float], list[str]]:
@@ -199,10 +245,14 @@ def fallback(rank: int, size: int, dtype: torch.dtype, sparse: bool) -> tuple[li
             ddp(torch.randint(0, 50, (6,), generator=generator)).square().sum().backward()
         words += [str(one.message) for one in caught if "spardl" in str(one.message)]
     gradients = [p.grad.to_dense() if p.grad.is_sparse else p.grad for p in ddp.parameters()]
-    return torch.cat([g.reshape(-1).double() for g in gradients]).tolist(), words
+    return torch.cat([_real(g).reshape(-1).double() for g in gradients]).tolist(), words
 
 
-@pytest.mark.parametrize(("dtype", "sparse"), [(torch.float64, False), (torch.float32, True)])
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+@pytest.mark.parametrize(("dtype", "sparse"), [(torch.float64, False), (torch.float32, True), pytest.param(torch.complex64, False, marks=pytest.mark.modern)])
 def test_gradients_it_does_not_take_are_reduced_densely_with_one_warning(dtype: torch.dtype, sparse: bool) -> None:
     results = run(2, fallback, dtype, sparse)
     assert results[0][0] == results[1][0]
@@ -212,5 +262,5 @@ def test_gradients_it_does_not_take_are_reduced_densely_with_one_warning(dtype: 
         generator = torch.Generator().manual_seed(10 + rank)
         (model(torch.randint(0, 50, (6,), generator=generator)).square().sum() / 2).backward()
     gradients = [p.grad.to_dense() if p.grad.is_sparse else p.grad for p in model.parameters()]
-    last = torch.cat([g.reshape(-1).double() for g in gradients])
+    last = torch.cat([_real(g).reshape(-1).double() for g in gradients])
     assert torch.allclose(torch.tensor(results[0][0], dtype=torch.float64), last, atol=1e-6)

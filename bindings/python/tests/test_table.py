@@ -11,9 +11,15 @@ CORNERS: dict[int, tuple[str, tuple[str, ...]]] = {
         "what bypasses or occupies the hook is refused",
         ("test_what_bypasses_hooks_is_refused_with_the_reason", "test_parameters_and_optimisers_that_bypass_the_hook_are_pointed_out_or_refused"),
     ),
-    3: ("a group of some ranks waits for no others", ("test_a_part_of_the_ranks_reduces_among_itself",)),
+    3: (
+        "a group of some ranks waits for no others",
+        ("test_ranks_outside_a_group_are_not_waited_for_and_can_make_groups_later", "test_a_part_of_the_ranks_reduces_among_itself"),
+    ),
     4: ("ranks compare what they have when they register", ("test_ranks_that_differ_are_refused_on_every_rank",)),
-    5: ("a state may be made before any process group", ("test_a_state_made_before_its_model_is_bound_later",)),
+    5: (
+        "a state may be made before any process group",
+        ("test_a_state_may_be_made_before_any_process_group", "test_a_state_made_before_its_model_is_bound_later"),
+    ),
     6: ("an exception survives the future", ("test_an_error_on_one_rank_reaches_every_rank_in_its_own_words_and_stays",)),
     7: ("nothing is raised inside the hook", ("test_an_error_on_one_rank_reaches_every_rank_in_its_own_words_and_stays",)),
     8: ("buckets after a failed one end too", ("test_an_error_in_one_of_several_buckets_ends_all_ranks_long_before_the_timeout",)),
@@ -28,7 +34,7 @@ CORNERS: dict[int, tuple[str, tuple[str, ...]]] = {
         "completion from another thread, static_graph's first step included",
         ("test_futures_complete_on_the_engines_thread_with_ddps_own_buffer_from_its_start", "test_the_result_does_not_depend_on_the_buckets_of_ddp"),
     ),
-    14: ("peers of a failed rank fail at once", ("test_an_error_in_one_of_several_buckets_ends_all_ranks_long_before_the_timeout",)),
+    14: ("peers of a failed rank that lives on fail at once", ("test_an_error_on_one_rank_reaches_every_rank_in_its_own_words_and_stays",)),
     15: ("static_graph's first step numbers all buckets 0", ("test_the_result_does_not_depend_on_the_buckets_of_ddp",)),
     16: (
         "buckets are rebuilt",

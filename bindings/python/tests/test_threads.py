@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from models import batch, network, train
-from ranks import run
+from ranks import run, wait_until_all_failed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
@@ -133,6 +133,7 @@ def fails_in_the_middle(rank: int, size: int) -> tuple[list[str], int]:
         except Exception as error:  # noqa: BLE001
             errors.append(str(error))
     state.close()
+    wait_until_all_failed(rank, size)
     return errors, len(state._units)
 
 

@@ -138,13 +138,12 @@ class Engine:
             self._thread.join(self._timeout.total_seconds())
 
     def _run(self) -> None:
-        while True:
-            try:
-                if not self._turn():
-                    return
-            except BaseException as error:  # noqa: BLE001: whatever it is, the user must get it, on every rank
-                self._abandon(error)
-                return
+        try:
+            while self._turn():
+                pass
+        except BaseException as error:  # noqa: BLE001: whatever it is, the user must get it, on every rank
+            self._abandon(error)
+        self._group = None
 
     def _turn(self) -> bool:
         """Begins at most one job, then takes the oldest one a round further."""
@@ -163,8 +162,7 @@ class Engine:
         if self._active:
             self._advance(self._active[0])
         elif self._held is not None:
-            whole, self._held = self._held, None
-            self._reduce(whole)
+            self._reduce(self._held)
         return True
 
     def _begin(self, job: Job) -> None:
@@ -239,9 +237,13 @@ class Engine:
         job.done(job)
 
     def _reduce(self, whole: Whole) -> None:
-        works = self._group.allreduce([whole.tensor])
-        works.wait()
+        try:
+            self._group.allreduce([whole.tensor]).wait()
+        except RuntimeError as error:
+            first_line = str(error).splitlines()[0]
+            raise PeerError(f"a dense sum of {whole.tensor.dtype} numbers: waiting for other ranks: {first_line}") from error
         whole.tensor.mul_(whole.scale)
+        self._held = None
         whole.done(whole)
 
     def _abandon(self, error: BaseException) -> None:

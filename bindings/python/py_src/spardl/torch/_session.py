@@ -390,7 +390,7 @@ class Session:
             sums = self._ledger.missing(unit, self._workers.get(unit.index))
             if sums is not None:
                 came, went = sums
-                torch.distributed.all_reduce(came, group=self._linked().group)
+                self._linked().sum(came)
                 worst = max(worst, float((came - went).abs().max()))
                 largest = max(largest, float(came.abs().max()))
         return worst / largest if largest else 0.0
