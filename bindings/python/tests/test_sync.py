@@ -97,6 +97,103 @@ def averaged(rank: int, size: int) -> tuple[list[float], list[float]]:
     return before, flat(model)
 
 
+def outer_restarted(rank: int, size: int) -> bool:
+    """Saved between two exchanges: what follows must have the same bits."""
+    import copy
+
+    def start(model: nn.Module) -> tuple[Any, torch.optim.Optimizer]:
+        steps = spardl.torch.OuterStep(model.named_parameters(), every=3, density=0.1, banner=False)
+        return steps, torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def train(model: nn.Module, steps: Any, optimiser: torch.optim.Optimizer, numbers: range) -> list[float]:
+        for step in numbers:
+            inputs, labels = batch(rank, step)
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+            optimiser.step()
+            steps.step()
+        return flat(model)
+
+    model, again = network(), network(seed=5)
+    steps, optimiser = start(model)
+    train(model, steps, optimiser, range(7))
+    saved = copy.deepcopy([model.state_dict(), optimiser.state_dict(), steps.state_dict()])
+    other, optimiser_again = start(again)
+    again.load_state_dict(saved[0])
+    optimiser_again.load_state_dict(saved[1])
+    other.load_state_dict(saved[2])
+    return train(model, steps, optimiser, range(7, 13)) == train(again, other, optimiser_again, range(7, 13))
+
+
+def test_outer_steps_go_on_bit_for_bit() -> None:
+    assert run(2, outer_restarted) == [True, True]
+
+
+def without_sync(rank: int, size: int) -> tuple[list[float], list[float]]:
+    """DDP accumulates on each rank, Sync reduces."""
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    ddp, plain = DDP(network()), network()
+    sync = spardl.torch.Sync(ddp.module.named_parameters(), density=1.0, dense_steps=0, op="sum", banner=False)
+    for step in range(3):
+        inputs, labels = batch(rank, step)
+        with ddp.no_sync():
+            nn.functional.cross_entropy(ddp(inputs), labels).backward()
+        for other in range(size):
+            inputs, labels = batch(other, step)
+            nn.functional.cross_entropy(plain(inputs), labels).backward()
+    sync.start()
+    sync.wait()
+    return gradients(ddp), gradients(plain)
+
+
+def gradients(module: nn.Module) -> list[float]:
+    return torch.cat([p.grad.reshape(-1) for p in module.parameters()]).tolist()
+
+
+def test_gradients_that_ddp_accumulates_are_reduced_at_once() -> None:
+    results = run(2, without_sync)
+    assert results[0][0] == results[1][0]
+    assert torch.allclose(torch.tensor(results[0][0]), torch.tensor(results[0][1]), atol=1e-5)
+
+
+def forgotten(rank: int, size: int) -> tuple[int, int]:
+    import gc
+    import threading
+    import time
+
+    def threads() -> int:
+        return sum(thread.name == "spardl" for thread in threading.enumerate())
+
+    sync = spardl.torch.Sync([("w", torch.ones(30, 30))], density=0.1, dense_steps=0, banner=False)
+    sync.start()
+    sync.wait()
+    before, started = threads(), time.monotonic()
+    del sync
+    # The thread itself may be the last to hold the session.
+    while threads() and time.monotonic() < started + 30:
+        gc.collect()
+        time.sleep(0.01)
+    return before, threads()
+
+
+def test_a_session_that_is_forgotten_ends_its_thread() -> None:
+    assert run(2, forgotten) == [(1, 0)] * 2
+
+
+def small(rank: int, size: int) -> float:
+    value = torch.zeros(7, 7)
+    sync = spardl.torch.Sync([("w", value)], method="topk-a", density=0.01, dense_steps=0, banner=False)
+    value.copy_(torch.arange(49.0).reshape(7, 7))
+    sync.start()
+    sync.wait()
+    return float(value.max())
+
+
+def test_a_tensor_of_few_elements_is_delivered_too() -> None:
+    assert run(2, small) == [48.0, 48.0]
+
+
 def saving(rank: int, size: int, directory: str) -> dict[str, list[float]]:
     sync = spardl.torch.Sync(made(rank).items(), density=0.05, dense_steps=0, dense_below=0, banner=False)
     for _ in range(2):
@@ -127,6 +224,60 @@ def test_files_are_loaded_by_the_same_and_by_another_number_of_ranks() -> None:
         for name in ("a", "b"):
             expected = torch.tensor(saved[rank][name]) + torch.tensor(saved[rank + 2][name])
             assert torch.equal(torch.tensor(loaded[name]), expected)
+
+
+def other_method(rank: int, size: int, saved: dict[str, Any], loading: dict[str, Any]) -> tuple[bool, str, int]:
+    import contextlib
+    import io
+
+    words, config = io.StringIO(), {"density": 0.05, "dense_steps": 0, "dense_below": 0}
+    one = spardl.torch.Sync(made(rank).items(), **config, **saved, banner=False)
+    for _ in range(2):
+        one.start(made(rank))
+        one.wait()
+    state = one.state_dict()
+    with contextlib.redirect_stderr(words):
+        other = spardl.torch.Sync(made(rank).items(), **config, **loading)
+        other.load_state_dict(state)
+    same = all(torch.equal(other.residual(name), residual) for name, residual in state["residual"].items())
+    other.start(made(rank))
+    assert other.wait() == "updated"
+    other.settle()
+    return same, words.getvalue().splitlines()[-1] if rank == 0 else "", other.step
+
+
+@pytest.mark.parametrize(
+    ("saved", "words"),
+    [
+        ({"method": "ok-topk", "value_type": "bf16"}, "is of ok-topk-bf16: its residuals go on"),
+        ({"method": "spardl", "options": {"teams": 2}}, "is of spardl teams=2: its residuals go on"),
+    ],
+)
+def test_residuals_go_on_under_another_method_and_it_is_said(saved: dict[str, Any], words: str) -> None:
+    results = run(2, other_method, saved, {"method": "exdyna"})
+    assert [(same, step) for same, _, step in results] == [(True, 3)] * 2 and words in results[0][1]
+
+
+def refused_state(rank: int, size: int) -> tuple[list[str], bool]:
+    sync = spardl.torch.Sync(made(rank).items(), density=0.05, dense_steps=0, dense_below=0, banner=False)
+    sync.start(made(rank))
+    sync.wait()
+    before = sync.state_dict()
+    words = []
+    wrong = {**before, "residual": {**before["residual"], "b": torch.zeros(2)}}
+    dense = spardl.torch.Sync(made(rank).items(), method="dense", dense_steps=0, banner=False)
+    for one, state in ((sync, wrong), (dense, before)):
+        try:
+            one.load_state_dict(state)
+        except spardl.ConfigError as error:
+            words.append(str(error))
+    return words, all(torch.equal(sync.residual(name), kept) for name, kept in before["residual"].items())
+
+
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
+    for words, unchanged in run(2, refused_state):
+        assert unchanged and len(words) == 2 and "which is reduced densely here: it would be lost" in words[1]
+        assert "'b' has shape (2,) in the saved state, expected (33,)" in words[0]
 
 
 def test_a_damaged_file_is_refused_in_words(tmp_path: Any) -> None:

@@ -130,6 +130,7 @@ class Config:
         density = "a function" if callable(self.density) else self.density
         shared: list[tuple[str, Any]] = [("method", self.method), ("density", density), ("value_type", self.value_type)]
         shared += [("options", sorted(self.texts.items())), ("op", self.op)]
-        plain = ("dense_steps", "dense_below", "momentum_correction", "factor_masking", "on_non_finite", "bucket_mb")
-        shared += [(name, getattr(self, name)) for name in plain]
+        shared += [("dense_steps", self.dense_steps), ("dense_below", self.dense_below)]
+        shared += [("momentum_correction", self.momentum_correction), ("factor_masking", self.factor_masking)]
+        shared += [("conservation", self.conservation), ("on_non_finite", self.on_non_finite), ("bucket_mb", self.bucket_mb)]
         return " ".join(f"{name}={value}" for name, value in shared)

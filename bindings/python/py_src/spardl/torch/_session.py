@@ -320,24 +320,19 @@ class Session:
         """
         states = [state] if isinstance(state, Mapping) else sorted(state, key=lambda one: int(one["rank"]))
         link = self._linked()
-        for one in states:
-            if one.get("format") != FORMAT:
-                raise ConfigError(f"the saved state has format {one.get('format')}, expected {FORMAT}")
-        if len(states) != int(states[0]["size"]):
-            if int(states[0]["size"]) != link.size or int(states[0]["rank"]) != link.rank:
-                raise ConfigError(
-                    f"the saved state is rank {states[0]['rank']} of {states[0]['size']}, expected rank {link.rank} "
-                    f"of {link.size}; with another number of ranks pass the states of all of them"
-                )
+        mine = self._fitting(states)
         self._settle(keep=False)
         self._workers.clear()
         self._restart_books()
-        if self._auto and "chosen" in states[0]:
+        chosen = states[0].get("chosen", self.config.chosen)
+        if self._auto:
             # The residual and the bits belong to the method that they were made with.
-            self.config = replace(self.config, **states[0]["chosen"])
+            self.config = replace(self.config, **chosen)
             self._tell(f"spardl: auto: goes on with {self.config.name}, as the saved state")
-        mine = [one for one in states if int(one["rank"]) % link.size == link.rank]
-        same = int(states[0]["size"]) == link.size
+        alike = _named(chosen) == _named(self.config.chosen)
+        if not alike:
+            self._tell(f"spardl: the saved state is of {_named(chosen)}: its residuals go on, its thresholds and the like begin anew")
+        same = alike and int(states[0]["size"]) == link.size
         self._step = int(states[0]["step"])
         for one in mine:
             for name, residual in one["residual"].items():
@@ -349,6 +344,32 @@ class Session:
                     arrays = {name: (kind, values) for name, (kind, values) in one["method"][unit.key].items()}
                     self._worker(unit, max(self._step, self.config.dense_steps)).set_method_state(arrays)
 
+    def _fitting(self, states: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Those of the states that this rank goes on with; nothing is changed when one is refused."""
+        link = self._linked()
+        for one in states:
+            if one.get("format") != FORMAT:
+                raise ConfigError(f"the saved state has format {one.get('format')}, expected {FORMAT}")
+        if len(states) != int(states[0]["size"]):
+            if int(states[0]["size"]) != link.size or int(states[0]["rank"]) != link.rank:
+                raise ConfigError(
+                    f"the saved state is rank {states[0]['rank']} of {states[0]['size']}, expected rank {link.rank} "
+                    f"of {link.size}; with another number of ranks pass the states of all of them"
+                )
+        mine = [one for one in states if int(one["rank"]) % link.size == link.rank]
+        chosen = self.config if not self._auto else replace(self.config, **states[0].get("chosen", {}))
+        probe = Worker(chosen.method, 1, link.rank, link.size, value_type=chosen.value_type, options=chosen.texts)
+        for one in mine:
+            for name, tensor in one.get("velocity", {}).items():
+                self._place(name, tensor)
+            for name, tensor in one["residual"].items():
+                unit, _ = self._place(name, tensor)
+                if (unit.dense or not probe.keeps_residual) and bool(tensor.any()):
+                    raise ConfigError(f"the saved state holds a part of '{name}' back, which is reduced densely here: it would be lost")
+            if one.get("velocity") and not self.config.momentum_correction:
+                raise ConfigError("the saved state has velocities: pass the momentum_correction it was made with")
+        return mine
+
     def _place(self, name: str, saved: torch.Tensor) -> tuple[Unit, Slot]:
         if name not in self._unit_of:
             raise ConfigError(f"the saved state has a tensor '{name}', the model has not")
@@ -359,8 +380,7 @@ class Session:
 
     def _load_velocity(self, name: str, velocity: torch.Tensor) -> None:
         unit, slot = self._place(name, velocity)
-        if self._correction is None:
-            raise ConfigError("the saved state has velocities: pass the momentum_correction it was made with")
+        assert self._correction is not None
         self._correction.velocity(unit)[slot.start : slot.start + slot.numel].add_(slot.flat(velocity))
 
     def _load_residual(self, name: str, residual: torch.Tensor) -> None:
@@ -433,6 +453,12 @@ class Session:
 def _bytes(count: int) -> str:
     """For people."""
     return f"{count / 1e6:.2f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
+
+
+def _named(chosen: Mapping[str, Any]) -> str:
+    """A method with its value type and its options, for people."""
+    options = "".join(f" {name}={value}" for name, value in sorted(chosen["options"].items()))
+    return Config(method=chosen["method"], value_type=chosen["value_type"]).name + options
 
 
 def _shut(engine: Engine, link: Link) -> None:
