@@ -54,6 +54,38 @@ def test_sparse_replicas_agree_and_keep_what_is_left() -> None:
     assert all(result[0] == results[0][0] for result in results) and all(result[1] for result in results)
 
 
+def restarted(rank: int, size: int) -> tuple[bool, bool, str]:
+    """The gradients after a checkpoint, in the first run and in one that loads it before its first step."""
+    import copy
+
+    def train(model: nn.Module, steps: range) -> list[list[float]]:
+        for step in steps:
+            model.zero_grad()
+            inputs, labels = batch(rank, step)
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+        return [p.grad.full_tensor().reshape(-1).tolist() for p in model.parameters()]
+
+    model, again = network(), network()
+    state = shard(model, [model[0], model[3]], density=0.05)
+    train(model, range(3))
+    saved = copy.deepcopy(state.state_dict())
+    other = shard(again, [again[0], again[3]], density=0.05)
+    other.load_state_dict(saved)
+    kept = other.state_dict().keys() == saved.keys()
+    same = train(model, range(3, 6)) == train(again, range(3, 6))
+    assert set(other.report()) == set(saved) and other.report()["0"]["step"] == 5
+    try:
+        other.load_state_dict({})
+    except spardl.ConfigError as error:
+        return kept, same, str(error)
+    return kept, same, "accepted"
+
+
+def test_a_restart_goes_on_bit_for_bit_and_forgets_nothing_before_its_first_step() -> None:
+    for kept, same, words in run(4, restarted):
+        assert kept and same and "has nothing of the FSDP module '" in words
+
+
 def test_a_model_without_shards_is_refused() -> None:
     with pytest.raises(spardl.ConfigError, match="call fully_shard first"):
         spardl.torch.fsdp_hook(network(), None)

@@ -24,13 +24,15 @@ class FsdpState:
         return any(sync.holds_back(name) for name, sync in self.syncs.items())
 
     def state_dict(self) -> dict[str, Any]:
-        """What this rank needs to go on."""
-        return {name: sync.state_dict() for name, sync in self.syncs.items()}
+        """What this rank needs to go on; modules that have not run since it was loaded have it as it was."""
+        return {**self._saved, **{name: sync.state_dict() for name, sync in self.syncs.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what :meth:`state_dict` gave; modules that have not run yet load when they do."""
         self._saved = dict(state)
         for name, sync in self.syncs.items():
+            if name not in self._saved:
+                raise ConfigError(f"the saved state has nothing of the FSDP module '{name}'")
             sync.load_state_dict(self._saved.pop(name))
 
     def settle(self) -> None:
@@ -42,6 +44,10 @@ class FsdpState:
         """Takes the last step back: every rank must."""
         for sync in self.syncs.values():
             sync.discard_step()
+
+    def report(self) -> dict[str, dict[str, float]]:
+        """The numbers of :meth:`Sync.report`, by module."""
+        return {name: sync.report() for name, sync in self.syncs.items()}
 
     def close(self) -> None:
         """Ends the threads and their groups."""
