@@ -1,4 +1,4 @@
-"""One background thread that reduces units over a gloo group of its own, oldest first, several in flight.
+"""One background thread that reduces units over gloo connections of its own, oldest first, several in flight.
 
 A unit that waits for its messages lets the next one begin; nobody waits for a younger unit before an older one is done, so ranks
 that are at different points of their backward pass never wait for each other in a circle.
