@@ -122,7 +122,7 @@ impl<'a> Checkpointing<'a> {
             let about = About {
                 workers: learner.world().size() as usize,
                 config: self.settings.config.clone(),
-                metadata: json!(self.identity),
+                metadata: json!(self.identity.with_method(learner.method().describe())),
             };
             self.store.publish(step, parts, about)?;
         }

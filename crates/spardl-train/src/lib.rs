@@ -48,5 +48,5 @@ pub use batch::{Batch, IGNORE, Input};
 pub use data::{Data, Dataset, Task};
 pub use error::{Mismatch, TrainError};
 pub use model::{Model, Score};
-pub use settings::{Run, Settings};
+pub use settings::{Method, Run, Settings};
 pub use training::{train, train_until};

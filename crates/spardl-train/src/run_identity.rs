@@ -36,7 +36,7 @@ impl RunIdentity {
     pub(crate) fn new(run: &Run<'_>, data: &Fingerprint, steps_per_epoch: u64) -> Self {
         let settings = run.settings;
         Self {
-            method: run.method.describe(),
+            method: run.method.first().describe(),
             batch_size: settings.batch_size,
             steps_per_epoch,
             seed: settings.seed,
@@ -69,6 +69,14 @@ impl RunIdentity {
     /// Are the steps of an epoch of that run those of this one, at the same number of workers?
     pub(crate) const fn has_batches_of(&self, saved: &Self) -> bool {
         self.batch_size == saved.batch_size
+    }
+
+    /// The same run, at a step at which it has this method.
+    pub(crate) fn with_method(&self, method: String) -> Self {
+        Self {
+            method,
+            ..self.clone()
+        }
     }
 
     /// Is it the same method with the same options?

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spardl::{Algorithm, Budget, OnNonFinite};
+use spardl::tune::{Tuner, Tuning};
+use spardl::{Algorithm, Budget, Builder, OnNonFinite, Reducer};
 
 use crate::Data;
 use crate::checkpoint::Checkpoints;
@@ -56,7 +57,42 @@ pub struct Run<'a> {
     /// How.
     pub settings: &'a Settings,
     /// The method.
-    pub method: Arc<dyn Algorithm>,
+    pub method: Method,
     /// The data, shared by the workers of a process.
     pub data: &'a Data,
+}
+
+/// What gradients are reduced by.
+#[derive(Clone, Debug)]
+pub enum Method {
+    /// The same from the first step to the last.
+    Fixed(Arc<dyn Algorithm>),
+    /// What a tuner chose between these workers. When steps no longer take what was expected, all of them choose again.
+    Chosen(Box<(Tuner, Tuning)>),
+}
+
+impl Method {
+    /// What the run begins with.
+    pub fn first(&self) -> &Arc<dyn Algorithm> {
+        match self {
+            Self::Fixed(algorithm) => algorithm,
+            Self::Chosen(chosen) => chosen.1.best().algorithm(),
+        }
+    }
+
+    pub(crate) fn reducer(&self) -> Builder {
+        match self {
+            Self::Fixed(algorithm) => Reducer::with_algorithm(Arc::clone(algorithm)),
+            Self::Chosen(chosen) => {
+                let (tuner, tuning) = (**chosen).clone();
+                Reducer::with_choice(tuner, tuning)
+            }
+        }
+    }
+}
+
+impl From<Arc<dyn Algorithm>> for Method {
+    fn from(algorithm: Arc<dyn Algorithm>) -> Self {
+        Self::Fixed(algorithm)
+    }
 }

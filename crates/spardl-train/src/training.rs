@@ -233,6 +233,13 @@ impl<'a, T: Transport> Training<'a, T> {
         let lr = settings
             .learning_rate
             .at(epoch, self.learner.world().size());
+        // Before the step saves a residual that another method would not have.
+        if let Some(why) = self.learner.look_at_times()?
+            && self.learner.is_first()
+        {
+            let step = self.learner.step();
+            self.watch.note(&format!("auto, after step {step}: {why}"));
+        }
         let density = match self.learner.is_warming_up() {
             true => 1.0,
             false => match &self.control {
@@ -372,7 +379,7 @@ impl<'a, T: Transport> Training<'a, T> {
 
     fn summary(self) -> Summary {
         Summary {
-            method: self.run.method.name().to_owned(),
+            method: self.learner.method().name().to_owned(),
             workers: self.learner.world().size(),
             parameters: self.learner.parameters().len(),
             hash: self.learner.hash().to_string(),

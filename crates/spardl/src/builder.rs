@@ -9,7 +9,7 @@ use spardl_drive::driver::DEFAULT_TIMEOUT;
 use spardl_drive::{Driver, OnNonFinite, Transport, pool};
 
 use crate::reducer::Watch;
-use crate::tune::Tuner;
+use crate::tune::{Tuner, Tuning};
 use crate::{Error, Reducer};
 
 /// What the gradient is replaced by.
@@ -41,8 +41,13 @@ pub const AUTO: &str = "auto";
 /// The method: one of the registry with its options, or one of the caller's own.
 #[derive(Clone, Debug)]
 enum Method {
-    Named { name: String, options: Options },
+    Named {
+        name: String,
+        options: Options,
+    },
     Own(Arc<dyn Algorithm>),
+    /// Chosen before, on these workers.
+    Chosen(Box<Tuning>),
 }
 
 impl Builder {
@@ -55,6 +60,10 @@ impl Builder {
 
     pub(crate) fn own(algorithm: Arc<dyn Algorithm>) -> Self {
         Self::new(Method::Own(algorithm))
+    }
+
+    pub(crate) fn chosen(tuner: Tuner, tuning: Tuning) -> Self {
+        Self::new(Method::Chosen(Box::new(tuning))).tuner(tuner)
     }
 
     fn new(method: Method) -> Self {
@@ -162,6 +171,11 @@ impl Builder {
             }
             Method::Named { name, options } => registry::build(&name, &options)?.into(),
             Method::Own(algorithm) => algorithm,
+            Method::Chosen(tuning) => {
+                let algorithm = Arc::clone(tuning.best().algorithm());
+                watch = Some(Watch::new(self.tuner.timeout(self.timeout), *tuning));
+                algorithm
+            }
         };
         let (workers, limit) = (transport.world().size(), transport.message_limit());
         for layout in &layouts {

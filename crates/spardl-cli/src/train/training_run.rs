@@ -8,7 +8,7 @@ use spardl_core::{Algorithm, Layout};
 use spardl_drive::{Transport, run_workers};
 use spardl_train::data::Sampler;
 use spardl_train::record::{Summary, Unwatched, Watch};
-use spardl_train::{Data, Run, Settings, buckets, data, train_until};
+use spardl_train::{Data, Method, Run, Settings, buckets, data, train_until};
 
 use super::advice::{FailedRun, explain, explain_data};
 use super::config::{Config, WORKERS};
@@ -115,7 +115,7 @@ impl TrainingRun {
             available(),
         )?;
         let method = match &self.method {
-            Some(method) => Arc::clone(method),
+            Some(method) => Arc::clone(method).into(),
             None => self.choose(job.as_deref_mut(), watch)?,
         };
         let Some(job) = job else {
@@ -132,7 +132,7 @@ impl TrainingRun {
         &self,
         mut job: Option<&mut Job>,
         watch: &mut (dyn Watch + Send),
-    ) -> anyhow::Result<Arc<dyn Algorithm>> {
+    ) -> anyhow::Result<Method> {
         let settings = &self.settings;
         let cut = buckets::cut(
             &self.layout,
@@ -149,12 +149,12 @@ impl TrainingRun {
             auto::complain_about_cache(&tuning);
             watch.note(&format!("auto: {}", tuning.in_words()));
         }
-        Ok(Arc::clone(tuning.best().algorithm()))
+        Ok(Method::Chosen(Box::new((tuner, tuning))))
     }
 
     fn train_threads(
         &self,
-        method: &Arc<dyn Algorithm>,
+        method: &Method,
         watch: &mut (dyn Watch + Send),
     ) -> anyhow::Result<Summary> {
         let workers = self.config.workers.unwrap_or(WORKERS);
@@ -196,14 +196,14 @@ impl TrainingRun {
 
     fn train_one<T: Transport>(
         &self,
-        method: &Arc<dyn Algorithm>,
+        method: &Method,
         transport: T,
         watch: &mut dyn Watch,
     ) -> anyhow::Result<Summary> {
         let mut model = self.engine.model(&self.config, &self.data.task)?;
         let run = Run {
             settings: &self.settings,
-            method: Arc::clone(method),
+            method: method.clone(),
             data: &self.data,
         };
         let stop = || self.stop.load(Relaxed);

@@ -1,8 +1,9 @@
 //! The training loop over MPI has the loss curve and the parameters that it has over threads, bit for bit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use spardl::{Budget, OnNonFinite, Options, Transport, registry, run_workers};
+use spardl::{Algorithm, Budget, OnNonFinite, Options, Transport, registry, run_workers};
 use spardl_mpi::Mpi;
 use spardl_train::events::EventsError;
 use spardl_train::optimiser;
@@ -69,6 +70,7 @@ fn run(
     watch: &mut dyn Watch,
 ) -> Result<Summary, TrainError> {
     let method = registry::build(method, &Options::default()).expect("a method");
+    let method: Arc<dyn Algorithm> = method.into();
     let settings = Settings {
         batch_size: 4,
         epochs: 1,

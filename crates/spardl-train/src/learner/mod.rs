@@ -5,8 +5,10 @@ mod save;
 
 use std::time::{Duration, Instant};
 
+use spardl::tune::Tuning;
 use spardl::{
-    DensityControl, Error, Looked, OnNonFinite, Outcome, Reducer, Report, Transport, Update, World,
+    Algorithm, DensityControl, Error, Looked, OnNonFinite, Outcome, Reducer, Report, Transport,
+    Update, World,
 };
 
 use crate::buckets;
@@ -30,8 +32,6 @@ pub(crate) struct Learner<'a, T> {
     gradient: Vec<f32>,
     /// With factor masking: residual plus gradient, before the reduction.
     accumulated: Vec<f32>,
-    /// The part of an element that may stay when it was delivered.
-    rest: f32,
     /// May a step be dropped? Then a pass that ends in NaN must not stay in the running statistics.
     may_drop: bool,
 }
@@ -73,7 +73,9 @@ impl<'a, T: Transport> Learner<'a, T> {
         let cut = buckets::cut(model.layout(), settings.bucket_elements, below);
         let whole = cut.iter().map(|bucket| buckets::is_below(bucket, below));
         let whole = whole.collect();
-        let reducer = Reducer::with_algorithm(run.method.clone())
+        let reducer = run
+            .method
+            .reducer()
             .timeout(settings.timeout)
             .threads(settings.threads)
             .on_non_finite(OnNonFinite::SkipStep)
@@ -90,7 +92,6 @@ impl<'a, T: Transport> Learner<'a, T> {
             parameters,
             gradient: vec![0.0; len],
             accumulated: Vec::new(),
-            rest: DELIVERED.max(HOPS * run.method.value_type().max_relative_error()),
             may_drop: settings.on_non_finite != OnNonFinite::Raise,
         })
     }
@@ -132,6 +133,19 @@ impl<'a, T: Transport> Learner<'a, T> {
 
     pub(crate) fn end_warm_up(&mut self) -> Result<(), TrainError> {
         Ok(self.reducer.end_warm_up()?)
+    }
+
+    /// The method of the next step.
+    pub(crate) fn method(&self) -> &dyn Algorithm {
+        self.reducer.method()
+    }
+
+    /// Before a step: where a tuner chose the method, chooses again when steps no longer take what was expected. Says why when
+    /// it is another one then.
+    pub(crate) fn look_at_times(&mut self) -> Result<Option<String>, TrainError> {
+        let changed = self.reducer.look_at_times()?;
+        let tuning = self.reducer.tuning().filter(|_| changed);
+        Ok(tuning.map(Tuning::in_words))
     }
 
     /// What all workers say, in rank order.
@@ -274,7 +288,9 @@ impl<'a, T: Transport> Learner<'a, T> {
             return;
         }
         let before = &self.accumulated[offset..];
-        let delivered = |i: &usize| residual[*i].abs() <= self.rest * before[*i].abs();
+        // The part of an element that may stay when it was delivered.
+        let rest = DELIVERED.max(HOPS * self.method().value_type().max_relative_error());
+        let delivered = |i: &usize| residual[*i].abs() <= rest * before[*i].abs();
         match self.reducer.update(bucket) {
             Update::Sparse(sparse) => {
                 let indices = sparse.iter().map(|(index, _)| index as usize);

@@ -457,7 +457,7 @@ fn a_run_that_is_stopped_ends_everywhere_after_the_same_step_and_goes_on_from_th
     };
     let run = Run {
         settings: &with,
-        method: named("spardl"),
+        method: named("spardl").into(),
         data: &data,
     };
     let stopped = run_workers(3, |transport| {

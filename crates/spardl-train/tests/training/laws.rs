@@ -419,7 +419,7 @@ fn workers_with_other_data_are_found_out() {
         let rank = transport.world().rank().get();
         let run = Run {
             settings: &settings,
-            method: method.clone(),
+            method: method.clone().into(),
             data: if rank == 1 { &other } else { &data },
         };
         let mut model = Softmax::new(&data.task, rank);

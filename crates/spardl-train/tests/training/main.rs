@@ -2,6 +2,7 @@
 
 mod by_time;
 mod checkpoints;
+mod chosen;
 mod laws;
 mod softmax;
 
@@ -123,15 +124,19 @@ fn train_models(
 ) -> Vec<Ended> {
     let run = Run {
         settings,
-        method: named(method),
+        method: named(method).into(),
         data,
     };
+    train_run(workers, &run, change)
+}
+
+fn train_run(workers: u32, run: &Run<'_>, change: impl Fn(&mut Softmax) + Sync) -> Vec<Ended> {
     run_workers(workers, |transport| {
         let rank = transport.world().rank().get();
-        let mut model = Softmax::new(&data.task, rank);
+        let mut model = Softmax::new(&run.data.task, rank);
         change(&mut model);
         let mut heard = Heard::default();
-        let summary = train(&run, &mut model, transport, &mut heard);
+        let summary = train(run, &mut model, transport, &mut heard);
         Ended {
             summary,
             parameters: model.weights().to_vec(),

@@ -12,6 +12,7 @@ use spardl_core::{
 use spardl_drive::{BucketId, DriveError, Driver, Transport};
 
 use crate::builder::{Builder, Op};
+use crate::tune::{Tuner, Tuning};
 use crate::{Error, Report};
 
 pub use restore::Restored;
@@ -61,6 +62,12 @@ impl Reducer<()> {
     /// here: see [`Builder::tuner`].
     pub fn builder(method: &str) -> Builder {
         Builder::named(method)
+    }
+
+    /// Starts to make a reducer that uses what the tuner chose between these workers before, and chooses again as one that is made
+    /// with `auto` does.
+    pub fn with_choice(tuner: Tuner, tuning: Tuning) -> Builder {
+        Builder::chosen(tuner, tuning)
     }
 
     /// Starts to make a reducer that uses this algorithm.
@@ -164,9 +171,14 @@ impl<T: Transport> Reducer<T> {
             Stage::Idle if self.warming_up && self.step >= self.dense_steps => {
                 self.end_warm_up()?
             }
-            Stage::Idle => self.look_at_times()?,
+            Stage::Idle => {
+                self.look_at_times()?;
+            }
             Stage::Begun => {}
             Stage::Undecided | Stage::Dropped => return Err(self.out_of_turn("begin")),
+        }
+        if let Some(watch) = self.watch.as_mut().filter(|_| self.stage == Stage::Idle) {
+            watch.expect(&self.layouts, self.density);
         }
         let (gradient, waiting) = (gradient.into(), &self.waiting[bucket]);
         let with_waiting: Vec<f32> = match waiting.len() == gradient.len() {

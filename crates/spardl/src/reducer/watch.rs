@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use spardl_core::{Algorithm, Density, Model};
+use spardl_core::{Algorithm, Density, Layout, Model};
 use spardl_drive::Transport;
 
 use super::Reducer;
 use crate::tune::{Tuner, Tuning, measure};
 use crate::{Error, Report};
+
+/// What a step is expected to take, in the units of [`Watch::times`].
+const EXPECTED: u64 = 1_000_000;
 
 /// What a reducer that chose its method itself remembers.
 #[derive(Debug)]
@@ -17,7 +20,9 @@ pub(crate) struct Watch {
     /// What steps took over what they should, when that was last looked at: a model knows neither the other programs of a
     /// machine nor waits that buckets hide.
     calibration: f64,
-    /// Nanoseconds of the steps since then.
+    /// What the next step should take, in nanoseconds, with which density.
+    expected: Option<(Density, u64)>,
+    /// Millionths of what they should take that steps took since the last look: densities may change from step to step.
     times: Vec<u64>,
 }
 
@@ -27,14 +32,27 @@ impl Watch {
             tuner,
             tuning,
             calibration: 1.0,
+            expected: None,
             times: Vec::new(),
+        }
+    }
+
+    /// A step of this density begins.
+    pub(super) fn expect(&mut self, layouts: &[Layout], density: Density) {
+        if self.expected.is_none_or(|(last, _)| last != density) {
+            let nanos = self.tuning.exchange_at(layouts, density);
+            self.expected = Some((density, nanos.max(1)));
         }
     }
 
     /// Notes what a step took this worker.
     pub(super) fn note(&mut self, report: &Report) {
+        let Some((_, expected)) = self.expected else {
+            return;
+        };
         let took = report.counts.select + report.counts.merge + report.waited;
-        self.times.push(took.as_nanos() as u64);
+        let parts = took.as_nanos() * u128::from(EXPECTED) / u128::from(expected);
+        self.times.push(u64::try_from(parts).unwrap_or(u64::MAX));
     }
 
     /// The middle of what the steps took, when it is time to look at them.
@@ -49,9 +67,9 @@ impl Watch {
     }
 
     /// Did steps leave what was expected of them?
-    fn has_left(&self, took: u64, expected: u64) -> bool {
+    fn has_left(&self, took: f64) -> bool {
         let (factor, _) = self.tuner.watched();
-        let times = took as f64 / (expected.max(1) as f64 * self.calibration);
+        let times = took / self.calibration;
         times > factor || times * factor < 1.0
     }
 }
@@ -106,10 +124,15 @@ impl<T: Transport> Reducer<T> {
     }
 
     /// Between steps: when steps no longer take what was expected, on the worker that waits least, all workers measure and choose
-    /// again.
-    pub(super) fn look_at_times(&mut self) -> Result<(), Error> {
+    /// again. True: another method is used from now on. The first bucket of a step that begins does the same; all workers must
+    /// call it at the same place.
+    ///
+    /// # Errors
+    /// When a step is not finished or not decided, or a peer is lost or late.
+    pub fn look_at_times(&mut self) -> Result<bool, Error> {
+        self.between_steps("look_at_times")?;
         let Some(mine) = self.watch.as_ref().and_then(Watch::due) else {
-            return Ok(());
+            return Ok(false);
         };
         let all = self.driver.gather(&mine.to_le_bytes())?;
         let all = all
@@ -117,31 +140,33 @@ impl<T: Transport> Reducer<T> {
             .filter_map(|said| said.as_slice().try_into().ok());
         let took = all.map(u64::from_le_bytes).min().unwrap_or(mine);
         let Some(mut watch) = self.watch.take() else {
-            return Ok(());
+            return Ok(false);
         };
         watch.times.clear();
-        let looked = self.judge_times(&mut watch, took);
+        let looked = self.judge_times(&mut watch, took as f64 / EXPECTED as f64);
         self.watch = Some(watch);
         looked
     }
 
-    fn judge_times(&mut self, watch: &mut Watch, took: u64) -> Result<(), Error> {
-        let expected = watch.tuning.exchange_at(&self.layouts, self.density);
-        if !watch.has_left(took, expected) {
-            return Ok(());
+    /// Steps took so many times what is expected of the method.
+    fn judge_times(&mut self, watch: &mut Watch, took: f64) -> Result<bool, Error> {
+        if !watch.has_left(took) {
+            return Ok(false);
         }
         let (layouts, density) = (self.layouts.clone(), self.density);
+        let before = watch.tuning.exchange_at(&layouts, density);
         let transport = self.driver.transport_mut();
         let tuning = watch.tuner.tune_anew(transport, &layouts, density)?;
         let is_same = tuning.best().algorithm().describe() == self.algorithm.describe();
         if is_same {
-            let expected = tuning.exchange_at(&layouts, density);
-            watch.calibration = took as f64 / expected.max(1) as f64;
+            let now = tuning.exchange_at(&layouts, density);
+            watch.calibration = took * before as f64 / now.max(1) as f64;
         } else {
             self.change_method(Arc::clone(tuning.best().algorithm()))?;
             watch.calibration = 1.0;
         }
         watch.tuning = tuning;
-        Ok(())
+        watch.expected = None;
+        Ok(!is_same)
     }
 }

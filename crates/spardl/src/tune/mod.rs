@@ -152,18 +152,14 @@ impl Tuner {
             return Tuning::new(&self.space, (layouts, density), known, true);
         }
         let measured = self.measure(transport, layouts, density, conditions)?;
-        if let Some(path) = self
-            .cache
-            .as_ref()
-            .filter(|_| note.is_none() && transport.world().rank().get() == 0)
-        {
-            note = measurement::write(path, &measured).err();
+        if note.is_none() {
+            note = self.keep(transport, &measured);
         }
         Tuning::new(&self.space, (layouts, density), measured, false)
             .map(|tuning| tuning.with_note(note))
     }
 
-    /// As [`Tuner::tune`], whatever the cache has.
+    /// As [`Tuner::tune`], but measures again whatever the cache has, and keeps that instead.
     ///
     /// # Errors
     /// As [`Tuner::tune`].
@@ -175,7 +171,16 @@ impl Tuner {
     ) -> Result<Tuning, Error> {
         let conditions = self.conditions(transport, layouts, density)?;
         let measured = self.measure(transport, layouts, density, conditions)?;
+        let note = self.keep(transport, &measured);
         Tuning::new(&self.space, (layouts, density), measured, false)
+            .map(|tuning| tuning.with_note(note))
+    }
+
+    /// Rank 0 keeps what was measured, where there is a cache. Returns what went wrong with that.
+    fn keep<T: Transport + ?Sized>(&self, transport: &T, measured: &Measurement) -> Option<String> {
+        let path = self.cache.as_ref()?;
+        let is_first = transport.world().rank().get() == 0;
+        is_first.then(|| measurement::write(path, measured).err())?
     }
 
     /// Chooses for a network that is only known by its numbers: nothing is measured, and no worker is needed.
@@ -214,7 +219,8 @@ impl Tuner {
         }
         Ok(Conditions {
             workers: transport.world().size(),
-            transport: type_name::<T>().to_owned(),
+            // A borrowed transport is the same one.
+            transport: type_name::<T>().trim_start_matches("&mut ").to_owned(),
             hosts,
             ..self.known(layouts, density)
         })
