@@ -2,7 +2,9 @@
 
 use spardl_algos::{Options, registry};
 use spardl_core::{Algorithm, Layout};
-use spardl_sim::{Cluster, Compute, Cores, Fabric, Line, Sharing, Spent, Spread, Topology};
+use spardl_sim::{
+    Cluster, Compute, Cores, Fabric, Line, Overhead, Sharing, Spent, Spread, Topology,
+};
 use spardl_testkit::{Trial, configurations, generate};
 
 /// A byte takes 8 ns at 1 Gbit/s, so that sums of rounded times are exact.
@@ -168,11 +170,15 @@ fn where_the_time_went_adds_up_to_the_time() {
 
 /// The time of a step in which two workers send each other one message, and the bytes of that message.
 fn one_exchange(burst: u64, cores: Option<Cores>) -> (u64, u64) {
-    let algorithm = registry::build("topk-a", &Options::default()).unwrap();
     let fabric = Fabric::new(Topology::Flat, 2, LINE).unwrap();
+    exchange_over(fabric.with_burst(burst), cores)
+}
+
+fn exchange_over(fabric: Fabric, cores: Option<Cores>) -> (u64, u64) {
+    let algorithm = registry::build("topk-a", &Options::default()).unwrap();
     let mut cluster = Cluster::new(&*algorithm, 2, &Layout::flat(4000))
         .unwrap()
-        .with_fabric(fabric.with_burst(burst), Sharing::Fair);
+        .with_fabric(fabric, Sharing::Fair);
     if let Some(cores) = cores {
         cluster = cluster.with_cores(cores);
     }
@@ -192,6 +198,15 @@ fn a_link_that_was_idle_passes_its_burst_at_once() {
     assert_eq!(plain, LINE.time(1, bytes));
     assert_eq!(one_exchange(1000, None).0, LINE.time(1, bytes - 1000));
     assert_eq!(one_exchange(1 << 30, None).0, LINE.latency);
+}
+
+#[test]
+fn a_message_takes_its_overhead_longer_than_its_bytes() {
+    let (plain, bytes) = one_exchange(0, None);
+    let fabric = Fabric::new(Topology::Flat, 2, LINE).unwrap();
+    let overhead = Overhead::new(vec![(bytes - 100, 1000), (bytes + 100, 3000)]);
+    let longer = exchange_over(fabric.with_overhead(overhead), None).0;
+    assert_eq!(longer, plain + 2000);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What MPI itself can do: its own sum, and the time of a message. To compare with, not to train with.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::MpiError;
@@ -80,21 +81,18 @@ impl Yardsticks {
             trips.push(started.elapsed());
         }
         self.wait(peer, limit, |this| this.pool.is_idle().then_some(()))?;
-        let counted = trips.get_mut(1..).unwrap_or_default();
-        counted.sort_unstable();
-        let median = counted.get(counted.len() / 2);
-        Ok(median.map_or(Duration::ZERO, |trip| *trip / 2))
+        Ok(median(trips.get_mut(1..)) / 2)
     }
 
-    /// The time of a message of `bytes` bytes while every rank sends one to the next and none waits for all others: the mean of
-    /// `repetitions`. All ranks must call it, with the same numbers.
+    /// The time of a message of `bytes` bytes while every rank sends one to the next and none waits for all others: the median of
+    /// `repetitions` on this rank, each after a `pause`. All ranks must call it, with the same numbers.
     ///
     /// # Errors
     /// As [`Yardsticks::ping_pong`].
     pub fn shift(
         &mut self,
         bytes: usize,
-        repetitions: u32,
+        (repetitions, pause): (u32, Duration),
         limit: Duration,
     ) -> Result<Duration, MpiError> {
         let (rank, size) = (self.pool.comm().rank(), self.pool.comm().size());
@@ -103,18 +101,19 @@ impl Yardsticks {
             return Ok(Duration::ZERO);
         }
         let mut ball = vec![0; bytes.min(MAX_MESSAGE_BYTES)];
-        let mut started = Instant::now();
+        let mut turns = Vec::with_capacity(repetitions as usize + 1);
         // The first one warms up and is not counted.
-        for turn in 0..=repetitions {
-            if turn == 1 {
-                started = Instant::now();
+        for _ in 0..=repetitions {
+            if !pause.is_zero() {
+                thread::sleep(pause);
             }
+            let started = Instant::now();
             self.pool.send(next, PING, std::mem::take(&mut ball))?;
             ball = self.catch(last, limit)?;
+            turns.push(started.elapsed());
         }
-        let took = started.elapsed() / repetitions.max(1);
         self.wait(next, limit, |this| this.pool.is_idle().then_some(()))?;
-        Ok(took)
+        Ok(median(turns.get_mut(1..)))
     }
 
     fn catch(&mut self, peer: u32, limit: Duration) -> Result<Vec<u8>, MpiError> {
@@ -147,4 +146,11 @@ impl Yardsticks {
             }
         }
     }
+}
+
+/// The middle of some times, zero of none.
+fn median(times: Option<&mut [Duration]>) -> Duration {
+    let times = times.unwrap_or_default();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use spardl_core::{Line, Rank};
 
+use crate::overhead::Overhead;
+
 /// Nanoseconds of so many bytes at so many bits per second, rounded up.
 pub(crate) const fn transfer(bytes: u64, bandwidth: u64) -> u64 {
     let latency = 0;
@@ -143,6 +145,7 @@ pub struct Fabric {
     line: Line,
     capacities: Vec<u64>,
     burst: u64,
+    overhead: Overhead,
 }
 
 impl Fabric {
@@ -204,6 +207,7 @@ impl Fabric {
             line,
             capacities,
             burst: 0,
+            overhead: Overhead::default(),
         })
     }
 
@@ -232,6 +236,17 @@ impl Fabric {
     /// What a link that was idle passes at once, in bytes.
     pub const fn burst(&self) -> u64 {
         self.burst
+    }
+
+    /// Lets messages take longer than their bytes and the latency of their way, by their length.
+    #[must_use]
+    pub fn with_overhead(self, overhead: Overhead) -> Self {
+        Self { overhead, ..self }
+    }
+
+    /// What messages take longer.
+    pub(crate) const fn overhead(&self) -> &Overhead {
+        &self.overhead
     }
 
     /// Bits per second of every link.

@@ -13,8 +13,22 @@ const ALL_PAIRS: u32 = 8;
 const SMALL_BYTES: usize = 16;
 /// Two lengths: their difference is what the link's rate takes, without what passes at once.
 const LARGE_BYTES: [usize; 2] = [500_000, 1_500_000];
-/// Two lengths of messages that all ranks send at once, about as long as those of sparse methods.
-const TOGETHER_BYTES: [usize; 2] = [100_000, 400_000];
+/// Lengths of messages that all ranks send at once, and how many of each.
+const TOGETHER: [(usize, u32); 8] = [
+    (100, 100),
+    (4_000, 50),
+    (16_000, 50),
+    (48_000, 30),
+    (100_000, 20),
+    (200_000, 15),
+    (400_000, 10),
+    (1_600_000, 5),
+];
+
+/// Lengths of messages that all ranks send at once after a pause, and how many of each.
+const AFTER_PAUSE: ([usize; 3], u32) = ([100_000, 200_000, 400_000], 9);
+/// Long enough for a link that a token bucket shapes to save up all that the bucket holds.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A pair of ranks and the time of messages between them, one way.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -30,27 +44,38 @@ pub(super) struct Link {
 }
 
 /// What a message takes while every rank sends one and gets one, time after time.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Together {
     /// Of a message without length, by those of 100 kB and 400 kB.
     pub(super) latency_us: f64,
     /// Of every rank, from what a message of 400 kB takes longer than one of 100 kB.
     pub(super) bandwidth_gbs: f64,
+    /// Bytes of every rank that pass at once when nobody has sent for a while.
+    pub(super) burst_bytes: u64,
+    /// What messages of some lengths take.
+    pub(super) times: Vec<TimeOf>,
+}
+
+/// What messages of a length take.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct TimeOf {
+    pub(super) bytes: u64,
+    pub(super) us: f64,
 }
 
 /// Measures the pairs one after another; every rank has all results.
-pub(super) fn measure(job: &mut Job) -> anyhow::Result<Vec<Link>> {
+pub(super) fn measure(job: &mut Job, only_ring: bool) -> anyhow::Result<Vec<Link>> {
     let rank = job.world().rank().get();
     let mut mine = Vec::new();
-    for (a, b) in pairs(job.world().size()) {
+    for (a, b) in pairs(job.world().size(), only_ring) {
         job.barrier()?;
         if rank != a && rank != b {
             continue;
         }
         let peer = Rank::new(if rank == a { b } else { a });
         let latency = job.ping_pong(peer, SMALL_BYTES, 200)?;
-        let first = job.ping_pong(peer, LARGE_BYTES[0], 6)?;
-        let second = job.ping_pong(peer, LARGE_BYTES[1], 4)?;
+        let first = job.ping_pong(peer, LARGE_BYTES[0], 4)?;
+        let second = job.ping_pong(peer, LARGE_BYTES[1], 3)?;
         if rank == a {
             mine.push(link(a, b, latency, [first, second]));
         }
@@ -67,24 +92,54 @@ pub(super) fn together(job: &mut Job) -> anyhow::Result<Option<Together>> {
     if job.world().size() < 2 {
         return Ok(None);
     }
-    let mut times = [0.0; 2];
-    for (time, bytes) in times.iter_mut().zip(TOGETHER_BYTES) {
-        job.barrier()?;
-        let mine = job.shift(bytes, 20)?;
-        let all = job.gather(&(mine.as_nanos() as u64).to_le_bytes())?;
-        let all = all
-            .iter()
-            .filter_map(|said| said.as_slice().try_into().ok());
-        let slowest = all.map(u64::from_le_bytes).max();
-        *time = slowest.unwrap_or(0) as f64;
+    let mut times = Vec::new();
+    for (bytes, repetitions) in TOGETHER {
+        times.push(all_send(job, bytes, repetitions, Duration::ZERO)?);
     }
-    let [short, long] = TOGETHER_BYTES.map(|bytes| bytes as f64);
-    let longer = (times[1] - times[0]).max(1.0);
-    let bandwidth = (long - short) / longer;
-    Ok(Some(Together {
-        latency_us: (times[0] - short / bandwidth).max(0.0) / 1e3,
-        bandwidth_gbs: bandwidth,
-    }))
+    let (lengths, repetitions) = AFTER_PAUSE;
+    let mut rested = Vec::new();
+    for bytes in lengths {
+        rested.push(all_send(job, bytes, repetitions, PAUSE)?);
+    }
+    Ok(Some(summary(times, &rested)))
+}
+
+/// What a message takes, the mean over ranks.
+fn all_send(job: &mut Job, bytes: usize, times: u32, pause: Duration) -> anyhow::Result<TimeOf> {
+    job.barrier()?;
+    let mine = job.shift(bytes, times, pause)?;
+    let all = job.gather(&(mine.as_nanos() as u64).to_le_bytes())?;
+    let all = all
+        .iter()
+        .filter_map(|said| said.as_slice().try_into().ok());
+    let nanos: Vec<u64> = all.map(u64::from_le_bytes).collect();
+    Ok(TimeOf {
+        bytes: bytes as u64,
+        us: nanos.iter().sum::<u64>() as f64 / nanos.len().max(1) as f64 / 1e3,
+    })
+}
+
+/// Latency and rate by messages about as long as those of sparse methods; what passes at once by what those that come after a
+/// pause take less.
+fn summary(times: Vec<TimeOf>, rested: &[TimeOf]) -> Together {
+    let us = |bytes| {
+        let found = times.iter().find(|time| time.bytes == bytes);
+        found.map_or(0.0, |time| time.us)
+    };
+    let [short, long] = [100_000, 400_000];
+    let bytes_per_us = (long - short) as f64 / (us(long) - us(short)).max(1e-3);
+    let mut at_once: Vec<f64> = rested
+        .iter()
+        .map(|time| (us(time.bytes) - time.us) * bytes_per_us)
+        .collect();
+    at_once.sort_unstable_by(f64::total_cmp);
+    let at_once = at_once.get(at_once.len() / 2).copied().unwrap_or(0.0);
+    Together {
+        latency_us: (us(short) - short as f64 / bytes_per_us).max(0.0),
+        bandwidth_gbs: bytes_per_us / 1e3,
+        burst_bytes: at_once.max(0.0) as u64,
+        times,
+    }
 }
 
 fn link(a: u32, b: u32, latency: Duration, large: [Duration; 2]) -> Link {
@@ -107,10 +162,10 @@ fn link(a: u32, b: u32, latency: Duration, large: [Duration; 2]) -> Link {
 }
 
 /// The pairs to measure, lower rank first.
-fn pairs(size: u32) -> Vec<(u32, u32)> {
+fn pairs(size: u32, only_ring: bool) -> Vec<(u32, u32)> {
     let all = (0..size).flat_map(|a| (a + 1..size).map(move |b| (a, b)));
     let is_near = |&(a, b): &(u32, u32)| b == a + 1 || (a == 0 && b == size - 1);
-    if size <= ALL_PAIRS {
+    if size <= ALL_PAIRS && !only_ring {
         all.collect()
     } else {
         all.filter(is_near).collect()
@@ -135,11 +190,30 @@ mod tests {
     }
 
     #[test]
+    fn what_all_send_at_once_has_a_latency_and_a_rate() {
+        // 50 us and 2 bytes per nanosecond.
+        let times = TOGETHER.map(|(bytes, _)| TimeOf {
+            bytes: bytes as u64,
+            us: 50.0 + bytes as f64 / 2e3,
+        });
+        // A pause saves 30 us, which is 60 kB.
+        let rested = [100_000, 200_000, 400_000].map(|bytes| TimeOf {
+            bytes,
+            us: 20.0 + bytes as f64 / 2e3,
+        });
+        let together = summary(times.to_vec(), &rested);
+        assert!(together.burst_bytes.abs_diff(60_000) < 2, "{together:?}");
+        assert!((together.bandwidth_gbs - 2.0).abs() < 1e-9, "{together:?}");
+        assert!((together.latency_us - 50.0).abs() < 1e-9, "{together:?}");
+    }
+
+    #[test]
     fn few_ranks_are_measured_in_all_pairs_and_many_on_a_ring() {
-        assert_eq!(pairs(1), []);
-        assert_eq!(pairs(3), [(0, 1), (0, 2), (1, 2)]);
-        assert_eq!(pairs(8).len(), 28);
-        let ring = pairs(9);
+        assert_eq!(pairs(1, false), []);
+        assert_eq!(pairs(3, false), [(0, 1), (0, 2), (1, 2)]);
+        assert_eq!(pairs(8, false).len(), 28);
+        assert_eq!(pairs(8, true).len(), 8);
+        let ring = pairs(9, false);
         assert_eq!(ring.len(), 9);
         assert!(ring.contains(&(0, 8)) && ring.contains(&(7, 8)));
     }

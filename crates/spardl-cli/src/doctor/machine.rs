@@ -29,6 +29,12 @@ fn count(list: &str) -> Option<usize> {
     list.split(',').map(part).sum()
 }
 
+/// What tells machines apart whose ranks may have names of their own, as in namespaces: when the system was started.
+pub(super) fn boot(host: &str) -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map_or_else(|_| host.to_owned(), |id| id.trim().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

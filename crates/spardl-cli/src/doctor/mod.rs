@@ -1,5 +1,6 @@
 //! `spardl doctor`: what is here, how fast the links are, and what looks wrong.
 
+mod crowd;
 mod links;
 pub(crate) mod machine;
 mod text;
@@ -13,6 +14,7 @@ use spardl_kernels::Level;
 use crate::job::{Job, agree, command};
 use crate::launch::{Launcher, forgotten_srun};
 use crate::output::print;
+use crowd::Crowd;
 use links::{Link, Together};
 
 /// How long ranks wait for each other.
@@ -27,6 +29,9 @@ pub(crate) struct Args {
     /// How to print: lines for people, or one JSON object.
     #[arg(long, default_value = "text")]
     format: Format,
+    /// Measure the links between neighbours only: all pairs of ranks take long on slow networks.
+    #[arg(long)]
+    ring: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -58,6 +63,8 @@ struct Findings {
     links: Vec<Link>,
     /// What messages take while all ranks send.
     together: Option<Together>,
+    /// Where a machine has more ranks than cores: what they take from each other.
+    crowd: Option<Crowd>,
     warnings: Vec<String>,
 }
 
@@ -86,7 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         (Some(_), Some(_)) => Some(Job::join(PATIENCE)?),
         _ => None,
     };
-    let result = examine(launcher.as_ref(), job.as_mut()).and_then(|findings| {
+    let result = examine(args, launcher.as_ref(), job.as_mut()).and_then(|findings| {
         // Ranks that do not know of each other go by what the launcher says.
         let connected = job.as_ref().filter(|job| job.world().size() > 1);
         let prints = connected.map_or_else(
@@ -105,7 +112,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-fn examine(launcher: Option<&Launcher>, job: Option<&mut Job>) -> anyhow::Result<Findings> {
+fn examine(
+    args: &Args,
+    launcher: Option<&Launcher>,
+    job: Option<&mut Job>,
+) -> anyhow::Result<Findings> {
     let cores = machine::cores();
     let simd = Level::best().name();
     let library = Job::library();
@@ -117,7 +128,7 @@ fn examine(launcher: Option<&Launcher>, job: Option<&mut Job>) -> anyhow::Result
             _ => launcher.no_mpi(),
         });
     }
-    let (mut hosts, mut links, mut together) = (Vec::new(), Vec::new(), None);
+    let (mut hosts, mut links, mut together, mut crowd) = (Vec::new(), Vec::new(), None, None);
     if let Some(job) = job {
         // Not the build: whether that differs is a finding.
         agree(job, Ok(command("doctor")))?;
@@ -134,8 +145,9 @@ fn examine(launcher: Option<&Launcher>, job: Option<&mut Job>) -> anyhow::Result
             .collect::<Result<Vec<Seat>, _>>()?;
         hosts = group(&seats);
         warnings.extend(seat_warnings(&seats, &hosts));
-        links = links::measure(job)?;
+        links = links::measure(job, args.ring)?;
         together = links::together(job)?;
+        crowd = crowd::measure(job, cores)?;
     }
     Ok(Findings {
         version: env!("CARGO_PKG_VERSION"),
@@ -150,6 +162,7 @@ fn examine(launcher: Option<&Launcher>, job: Option<&mut Job>) -> anyhow::Result
         simd,
         links,
         together,
+        crowd,
         warnings,
     })
 }

@@ -63,10 +63,22 @@ pub(super) fn describe(found: &Findings) -> String {
         );
     }
     if let Some(all) = &found.together {
-        let (latency, rate) = (all.latency_us, all.bandwidth_gbs);
+        let (latency, rate, at_once) = (all.latency_us, all.bandwidth_gbs, all.burst_bytes / 1000);
         line(
             "together",
-            format!("while all ranks send: {latency:.1} us, {rate:.3} GB/s each"),
+            format!(
+                "while all ranks send: {latency:.1} us, {rate:.3} GB/s each, {at_once} kB at once"
+            ),
+        );
+    }
+    if let Some(crowd) = &found.crowd {
+        line(
+            "crowd",
+            format!(
+                "a rank that waits takes {:.0} % of a core; one that works runs {:.0} us at a time",
+                100.0 * crowd.waiting,
+                crowd.slice_us
+            ),
         );
     }
     for warning in &found.warnings {

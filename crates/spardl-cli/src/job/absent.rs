@@ -81,6 +81,7 @@ impl Job {
         &mut self,
         _bytes: usize,
         _repetitions: u32,
+        _pause: Duration,
     ) -> anyhow::Result<Duration> {
         match *self {}
     }

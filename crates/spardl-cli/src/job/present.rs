@@ -96,9 +96,15 @@ impl Job {
         Ok(time)
     }
 
-    /// The time of a message while every rank sends one to the next; all ranks must call it.
-    pub(crate) fn shift(&mut self, bytes: usize, repetitions: u32) -> anyhow::Result<Duration> {
-        let time = self.yardsticks.shift(bytes, repetitions, self.patience)?;
+    /// The time of a message while every rank sends one to the next, each after a pause; all ranks must call it.
+    pub(crate) fn shift(
+        &mut self,
+        bytes: usize,
+        repetitions: u32,
+        pause: Duration,
+    ) -> anyhow::Result<Duration> {
+        let turns = (repetitions, pause);
+        let time = self.yardsticks.shift(bytes, turns, self.patience)?;
         Ok(time)
     }
 }

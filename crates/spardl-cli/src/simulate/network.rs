@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use spardl_sim::{Fabric, Line, Matrix, Sharing, Topology};
+use spardl_sim::{Fabric, Line, Matrix, Overhead, Sharing, Topology};
 
 use super::units::{bits, bytes, nanos};
 use crate::output::bad_request;
@@ -24,6 +24,10 @@ pub(crate) struct NetworkArgs {
     /// What a link that was idle passes at once, e.g. 72kb, as links do that a token bucket shapes.
     #[arg(long, default_value = "0b", value_name = "BYTES", value_parser = bytes)]
     pub(crate) burst: u64,
+    /// What messages take beyond their bytes and the latency, by their length: as `spardl doctor` says of messages that all send at
+    /// once, e.g. 1kb:20us,100kb:250us.
+    #[arg(long, value_delimiter = ',', value_name = "BYTES:TIME,..", value_parser = overhead)]
+    pub(crate) overhead: Vec<(u64, u64)>,
     /// two-level: workers of a machine.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) node_size: u32,
@@ -101,8 +105,17 @@ impl NetworkArgs {
             path => Topology::Matrix(read_matrix(&PathBuf::from(path), self.line())?),
         };
         let fabric = Fabric::new(topology, workers, self.line()).map_err(bad_request)?;
-        Ok(fabric.with_burst(self.burst))
+        let overhead = Overhead::new(self.overhead.clone());
+        Ok(fabric.with_burst(self.burst).with_overhead(overhead))
     }
+}
+
+/// A length and what messages of it take longer.
+fn overhead(text: &str) -> Result<(u64, u64), String> {
+    let (length, time) = text.split_once(':').ok_or_else(|| {
+        format!("'{text}' is not BYTES:TIME: expected a length and a time, like 100kb:250us")
+    })?;
+    Ok((bytes(length)?, nanos(time)?))
 }
 
 /// Reads lines `from,to,latency,bandwidth`. A line counts for both directions unless the other has one of its own; pairs

@@ -64,7 +64,7 @@ impl Traffic {
         let rest = bytes - self.pass_at_once(now, route.links(), bytes);
         let alone = transfer(rest, narrowest.unwrap_or(u64::MAX));
         (parcel.departed, parcel.alone) = (now, alone);
-        parcel.latency = route.latency;
+        parcel.latency = route.latency + self.fabric.overhead().of(bytes);
         match self.sharing {
             Sharing::Fair => {
                 self.flows.start(now, route, rest, parcel);
