@@ -6,8 +6,8 @@
 //! level, the mean magnitude as bf16.
 //!
 //! **Exact errors.** A level is at most twice and at least half the magnitude, so their difference is an f32 (Sterbenz). A
-//! chunk for which that cannot be had takes the next wider code, in the end f32 itself: zeros, infinities, subnormal bases,
-//! magnitudes too far apart, and chunks so short that the code is no shorter.
+//! chunk for which that cannot be had takes the next wider code, in the end f32 itself: infinities, subnormal bases, magnitudes
+//! too far apart, and chunks so short that the code is no shorter. Zeros are left out where a tag is to spare: `zeros.rs`.
 //!
 //! **Same bits everywhere.** The power of two is a constant with 8 significant bits, the base has 8 as well, so a level is an
 //! exact product. Every other operation is a comparison or one that IEEE 754 rounds correctly.
@@ -17,15 +17,18 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | ceil(chunks / 4) | two bits per chunk: its position in the list of codes of the type |
+//! | ceil(chunks / 4) | two bits per chunk: its position in the list of codes of the type, or 3 of one with zeros |
 //! | per chunk: 2, 1 | base as bf16, step; no step with one bit, neither with f32 |
 //! | bits x ceil(count / 8) | a bitmap of the signs, then one for each bit of the level, the lowest first; or f32 values |
+
+mod zeros;
 
 use spardl_kernels::Level;
 use spardl_kernels::few_bits::{self, Grid, Ladder};
 
 use super::super::Reader;
 use crate::error::DecodeError;
+use zeros::Packed;
 
 /// Values that share a scale.
 const CHUNK: usize = 64;
@@ -250,7 +253,10 @@ impl Levels {
         let chunks = values.chunks_mut(CHUNK).zip(errors.chunks_mut(CHUNK));
         for (values, errors) in chunks {
             let Some(coded) = self.choose(values).1 else {
-                errors.fill(0.0);
+                match Packed::of(self, values) {
+                    Some(packed) => packed.quantise(self, values, errors),
+                    None => errors.fill(0.0),
+                }
                 continue;
             };
             let (codes, seen) = (&mut codes[..values.len()], &mut seen[..values.len()]);
@@ -270,7 +276,12 @@ impl Levels {
             let (tag, coded) = self.choose(chunk);
             out[tags + at / 4] |= (tag as u8) << (2 * (at % 4));
             let Some(coded) = coded else {
-                out.extend(chunk.iter().flat_map(|value| value.to_le_bytes()));
+                if let Some(packed) = Packed::of(self, chunk) {
+                    out[tags + at / 4] |= zeros::TAG << (2 * (at % 4));
+                    packed.encode(self, chunk.len(), out);
+                } else {
+                    out.extend(chunk.iter().flat_map(|value| value.to_le_bytes()));
+                }
                 continue;
             };
             let mut codes = [0; CHUNK];
@@ -292,23 +303,21 @@ impl Levels {
         reader: &mut Reader<'a>,
         count: usize,
     ) -> Result<&'a [u8], DecodeError> {
-        let tags = reader.clone().bytes(count.div_ceil(4 * CHUNK))?;
-        let mut len = tags.len();
+        let mut ahead = reader.clone();
+        let tags = ahead.bytes(count.div_ceil(4 * CHUNK))?;
         for (at, count) in counts(count).enumerate() {
-            len += self.code(tags, at)?.len(count);
-        }
-        let run = reader.bytes(len)?;
-        let mut rest = &run[tags.len()..];
-        for (at, count) in counts(count).enumerate() {
+            if self.packs() && tag(tags, at) == zeros::TAG {
+                zeros::read(self, &mut ahead, count)?;
+                continue;
+            }
             let code = self.code(tags, at)?;
-            let (chunk, later) = rest.split_at(code.len(count));
+            let chunk = ahead.bytes(code.len(count))?;
             let known = code.0 == 32 || read_scale(code, chunk).is_some();
             if !known {
                 return Err(DecodeError::BadScale);
             }
-            rest = later;
         }
-        Ok(run)
+        reader.bytes(reader.remaining() - ahead.remaining())
     }
 
     /// Calls `take(from, values)` for every chunk of a run that [`Levels::read_run`] found, with its position in the run.
@@ -316,6 +325,17 @@ impl Levels {
         let (tags, mut rest) = run.split_at(count.div_ceil(4 * CHUNK));
         let mut values = [0.0; CHUNK];
         for (at, count) in counts(count).enumerate() {
+            if self.packs() && tag(tags, at) == zeros::TAG {
+                let mut reader = Reader::new(rest);
+                let Ok(packed) = zeros::read(self, &mut reader, count) else {
+                    // Not a run that was found.
+                    return;
+                };
+                zeros::unpack(self, packed, &mut values[..count]);
+                take(at * CHUNK, &values[..count]);
+                rest = reader.rest();
+                continue;
+            }
             let code = self.code(tags, at).unwrap_or(Code(32));
             let (chunk, later) = rest.split_at(code.len(count));
             match read_scale(code, chunk) {
@@ -352,10 +372,20 @@ impl Levels {
     }
 
     fn code(self, tags: &[u8], at: usize) -> Result<Code, DecodeError> {
-        let tag = tags[at / 4] >> (2 * (at % 4)) & 3;
+        let tag = tag(tags, at);
         let code = self.codes.get(usize::from(tag));
         code.copied().ok_or(DecodeError::UnknownCoding(tag))
     }
+
+    /// Is a tag to spare for chunks with zeros?
+    const fn packs(self) -> bool {
+        self.codes.len() <= zeros::TAG as usize
+    }
+}
+
+/// The tag of a chunk.
+const fn tag(tags: &[u8], at: usize) -> u8 {
+    tags[at / 4] >> (2 * (at % 4)) & 3
 }
 
 /// How a chunk is coded.

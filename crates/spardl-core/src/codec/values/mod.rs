@@ -306,7 +306,8 @@ mod tests {
         (seen, errors)
     }
 
-    /// Runs of all lengths around those of chunks: any bits, and values of about the same size as those of a selection.
+    /// Runs of all lengths around those of chunks: any bits, values of about the same size as those of a selection, and these
+    /// with zeros as in dense gradients.
     fn runs() -> impl Strategy<Value = Vec<f32>> {
         let bits = any::<u32>().prop_map(f32::from_bits);
         let near =
@@ -317,7 +318,8 @@ mod tests {
         prop_oneof![
             prop::collection::vec(bits, 0..300),
             prop::collection::vec(near.clone(), 0..300),
-            prop::collection::vec(near, 2000..2200),
+            prop::collection::vec(near.clone(), 2000..2200),
+            prop::collection::vec(prop_oneof![near, Just(0.0), Just(-0.0)], 0..300),
         ]
     }
 
