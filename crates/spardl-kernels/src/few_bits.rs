@@ -1,7 +1,7 @@
 //! Values as a sign and one of a few levels: which level a value is nearest to, and back.
 //!
 //! A code is the number of the level, shifted by one, and the sign in the lowest bit. The loops are written for the compiler to
-//! vectorise. Eight levels are found by comparing with all of them. More are found by arithmetic around a look into a table, which is a
+//! vectorise. Eight levels are found by comparing with where each begins. More are found by arithmetic around a look into a table, which is a
 //! loop of its own, so that the others stay vectors.
 
 use crate::{Level, portable};
@@ -11,16 +11,16 @@ use crate::{avx2, avx512};
 
 /// Levels of a code of four bits.
 const LEVELS: usize = 8;
+/// Codes that go into bitmaps together.
+const CHUNK: usize = 64;
 
-/// How magnitudes become numbers of levels.
+/// A few levels, and where each begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// What magnitudes are divided by; no magnitude is smaller.
-    pub base: f32,
-    /// The smallest magnitude, whose level is the first whatever the limits say.
-    pub least: f32,
-    /// A magnitude has as many levels below its own as limits that the upper half of its quotient, rounded, reaches.
-    pub limits: [u32; LEVELS - 1],
+    /// A magnitude has as many levels below its own as floors that it reaches. They ascend; those of levels that are not there are infinite.
+    pub floors: [f32; LEVELS - 1],
+    /// The levels.
+    pub levels: [f32; LEVELS],
 }
 
 /// Many levels: `base * 2^(number * step / 64)`.
@@ -76,21 +76,22 @@ pub fn extent(level: Level, values: &[f32]) -> (u32, u32) {
 /// ```
 /// use spardl_kernels::{Level, few_bits};
 ///
-/// // Two levels; quotients from 1.5 on belong to the second.
-/// let mut limits = [u32::MAX; 7];
-/// limits[0] = 1.5f32.to_bits() >> 16;
-/// let grid = few_bits::Grid { base: 2.0, least: 2.0, limits };
+/// // Two levels; magnitudes from 3 on belong to the second.
+/// let mut grid = few_bits::Grid { floors: [f32::INFINITY; 7], levels: [2.0; 8] };
+/// (grid.floors[0], grid.levels[1]) = (3.0, 4.0);
 /// let mut codes = [0; 3];
 /// few_bits::codes(Level::best(), &[2.0, -3.5, 2.5], &grid, &mut codes);
 /// assert_eq!(codes, [0b00, 0b11, 0b00]);
-/// let (mut levels, mut seen) = ([2.0; 8], [0.0; 3]);
-/// levels[1] = 4.0;
-/// few_bits::values(Level::best(), &codes, &levels, &mut seen);
+/// let mut seen = [0.0; 3];
+/// few_bits::values(Level::best(), &codes, &grid.levels, &mut seen);
 /// assert_eq!(seen, [2.0, -4.0, 2.0]);
+/// let (mut values, mut errors) = ([2.0, -3.5, 2.5], [0.0; 3]);
+/// few_bits::quantise(Level::best(), &mut values, &grid, &mut errors);
+/// assert_eq!((values, errors), (seen, [0.0, 0.5, 0.5]));
 /// ```
 pub fn codes(level: Level, values: &[f32], grid: &Grid, out: &mut [u8]) {
     assert_eq!(values.len(), out.len(), "a code for every value");
-    dispatch!(level, codes(values, grid, out));
+    dispatch!(level, codes(values, &grid.floors, out));
 }
 
 /// The levels of the codes, with their signs.
@@ -103,13 +104,45 @@ pub fn values(level: Level, codes: &[u8], levels: &[f32; LEVELS], out: &mut [f32
     dispatch!(level, levels_of(codes, levels, out));
 }
 
+/// Makes each value its level, with its sign, and puts what that takes from it in `errors`.
+///
+/// # Panics
+///
+/// If the slices differ in length.
+pub fn quantise(level: Level, values: &mut [f32], grid: &Grid, errors: &mut [f32]) {
+    assert_eq!(values.len(), errors.len(), "an error for every value");
+    dispatch!(level, to_levels(values, grid, errors));
+}
+
+/// Bitmaps of the lowest bits of the codes, as many as `out` has room for: bit `i` of `out[b]` is bit `b` of code `i`.
+///
+/// # Panics
+///
+/// If that is more than eight.
+pub fn planes(level: Level, codes: &[u8; CHUNK], out: &mut [u64]) {
+    assert!(out.len() <= 8, "a code has eight bits");
+    dispatch!(level, planes(codes, out));
+}
+
+/// The codes of which these are the [`planes`].
+///
+/// # Panics
+///
+/// If there are more than eight.
+pub fn join(level: Level, planes: &[u64], codes: &mut [u8; CHUNK]) {
+    assert!(planes.len() <= 8, "a code has eight bits");
+    dispatch!(level, join(planes, codes));
+}
+
 /// The portable loops.
 pub(crate) mod loops {
-    use super::{Grid, LEVELS, Ladder};
+    use super::{CHUNK, Grid, LEVELS, Ladder};
     use crate::{INFINITE, MAGNITUDE};
 
     /// Values between two looks into a table.
     const STRETCH: usize = 64;
+    /// The lowest bit of each byte.
+    const LOWEST: u64 = 0x0101_0101_0101_0101;
 
     #[inline(always)]
     pub(crate) fn extent(values: &[f32]) -> (u32, u32) {
@@ -123,19 +156,28 @@ pub(crate) mod loops {
     }
 
     #[inline(always)]
-    pub(crate) fn codes(values: &[f32], grid: &Grid, out: &mut [u8]) {
-        let least = grid.least.to_bits();
+    pub(crate) fn codes(values: &[f32], floors: &[f32; LEVELS - 1], out: &mut [u8]) {
         for (value, out) in values.iter().zip(out) {
-            let bits = value.to_bits();
-            let magnitude = bits & MAGNITUDE;
-            let quotient = f32::from_bits(magnitude) / grid.base;
-            let upper = quotient.to_bits().wrapping_add(0x8000) >> 16;
+            let magnitude = value.abs();
             let mut number = 0;
-            for limit in grid.limits {
-                number += u32::from(upper >= limit);
+            for floor in floors {
+                number += u32::from(magnitude >= *floor);
             }
-            number = if magnitude == least { 0 } else { number };
-            *out = (number << 1 | bits >> 31) as u8;
+            *out = (number << 1 | value.to_bits() >> 31) as u8;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn to_levels(values: &mut [f32], grid: &Grid, errors: &mut [f32]) {
+        for (value, error) in values.iter_mut().zip(errors) {
+            let magnitude = value.abs();
+            let mut level = grid.levels[0];
+            for (floor, next) in grid.floors.iter().zip(&grid.levels[1..]) {
+                level = if magnitude >= *floor { *next } else { level };
+            }
+            let seen = f32::from_bits(level.to_bits() | value.to_bits() & !MAGNITUDE);
+            *error = *value - seen;
+            *value = seen;
         }
     }
 
@@ -153,6 +195,38 @@ pub(crate) mod loops {
             }
             *out = f32::from_bits(seen | code << 31);
         }
+    }
+
+    /// A multiplication moves the lowest bits of eight bytes together.
+    pub(crate) fn planes(codes: &[u8; CHUNK], out: &mut [u64]) {
+        for (bit, plane) in out.iter_mut().enumerate() {
+            let mut bytes = [0; CHUNK / 8];
+            for (byte, codes) in bytes.iter_mut().zip(codes.as_chunks().0) {
+                let bits = u64::from_le_bytes(*codes) >> bit & LOWEST;
+                *byte = (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8;
+            }
+            *plane = u64::from_le_bytes(bytes);
+        }
+    }
+
+    pub(crate) fn join(planes: &[u64], codes: &mut [u8; CHUNK]) {
+        let mut words = [0; CHUNK / 8];
+        for (bit, plane) in planes.iter().enumerate() {
+            for (word, bits) in words.iter_mut().zip(plane.to_le_bytes()) {
+                *word |= spread(bits) << bit;
+            }
+        }
+        for (codes, word) in codes.as_chunks_mut().0.iter_mut().zip(words) {
+            *codes = word.to_le_bytes();
+        }
+    }
+
+    /// A byte for each bit.
+    fn spread(bits: u8) -> u64 {
+        let one_each = u64::from(bits).wrapping_mul(LOWEST) & 0x8040_2010_0804_0201;
+        // The bit in byte i has the value 2^i: what lacks to 2^7 is added.
+        let highest = one_each.wrapping_add(0x0040_6070_787c_7e7f);
+        highest >> 7 & LOWEST
     }
 
     #[inline(always)]

@@ -5,7 +5,9 @@
 //! sums spell out their lanes.
 
 pub(crate) use crate::elias_fano::{read_high, read_low, write_parts};
-pub(crate) use crate::few_bits::loops::{codes, extent, ladder_codes, ladder_values, levels_of};
+pub(crate) use crate::few_bits::loops::{
+    codes, extent, join, ladder_codes, ladder_values, levels_of, planes, to_levels,
+};
 pub(crate) use crate::rice::{end_of_ones, sum_gaps, write_gaps, zeros};
 
 use crate::source::Element;

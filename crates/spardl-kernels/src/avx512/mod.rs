@@ -1,8 +1,10 @@
 //! The kernels for AVX-512.
 
+mod few_bits;
 mod pass;
 mod places;
 
+pub(crate) use few_bits::{join, levels_of, planes};
 pub(crate) use pass::{accumulate, copy};
 pub(crate) use places::read_high;
 
@@ -276,8 +278,8 @@ recompiled! {
     portable::end_of_ones(bytes: &[u8], count: usize) -> Option<usize>;
     portable::sum_gaps(width: u32, bytes: &[u8], start: u32, slots: &mut [u32]);
     portable::extent(values: &[f32]) -> (u32, u32);
-    portable::codes(values: &[f32], grid: &Grid, out: &mut [u8]);
-    portable::levels_of(codes: &[u8], levels: &[f32; 8], out: &mut [f32]);
+    portable::codes(values: &[f32], floors: &[f32; 7], out: &mut [u8]);
+    portable::to_levels(values: &mut [f32], grid: &Grid, errors: &mut [f32]);
     portable::ladder_codes(values: &[f32], ladder: &Ladder<'_>, out: &mut [u8]);
     portable::ladder_values(codes: &[u8], ladder: &Ladder<'_>, out: &mut [f32]);
     portable::add_assign(a: &mut [f32], b: &[f32]);

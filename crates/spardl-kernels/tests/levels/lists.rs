@@ -197,20 +197,37 @@ proptest! {
     #[test]
     fn codes_of_few_bits_and_their_values_are_the_same_at_every_level(
         (a, _, offset) in pairs(finite()),
-        limits in prop::array::uniform7(127u32 << 7..140 << 7),
+        mut floors in prop::array::uniform7(0.0f32..9.0),
         levels in prop::array::uniform8(0.0f32..9.0),
+        bytes in prop::array::uniform32(any::<u16>()),
+        bits in 0usize..=8,
     ) {
         let values = &a[offset.min(a.len())..];
+        floors.sort_by(f32::total_cmp);
+        let grid = few_bits::Grid { floors, levels };
+        let packed: Vec<u8> = bytes.iter().flat_map(|bytes| bytes.to_le_bytes()).collect();
+        let packed = packed.first_chunk().expect("64 codes");
         let all = |level| {
-            let (least, most) = few_bits::extent(level, values);
-            let base = f32::from_bits(least.max(1 << 23) & 0xffff_0000);
-            let grid = few_bits::Grid { base, least: f32::from_bits(least), limits };
             let (mut codes, mut seen) = (vec![0; values.len()], vec![0.0; values.len()]);
             few_bits::codes(level, values, &grid, &mut codes);
             few_bits::values(level, &codes, &levels, &mut seen);
-            (least, most, codes, bits(&seen))
+            let (mut run, mut errors) = (values.to_vec(), vec![7.0; values.len()]);
+            few_bits::quantise(level, &mut run, &grid, &mut errors);
+            assert_eq!(super::bits(&run), super::bits(&seen));
+            let (mut planes, mut joined) = (vec![0; bits], [7; 64]);
+            few_bits::planes(level, packed, &mut planes);
+            few_bits::join(level, &planes, &mut joined);
+            let extent = few_bits::extent(level, values);
+            (extent, codes, super::bits(&seen), super::bits(&errors), planes, joined)
         };
         let expected = all(Level::Portable);
+        let (.., planes, joined) = &expected;
+        for (code, joined) in packed.iter().zip(joined) {
+            prop_assert_eq!(u32::from(*joined), u32::from(*code) & ((1 << bits) - 1));
+        }
+        for (bit, plane) in planes.iter().enumerate() {
+            prop_assert!((0..64).all(|i| plane >> i & 1 == u64::from(packed[i] >> bit & 1)));
+        }
         for level in Level::available() {
             prop_assert_eq!(all(level), expected.clone(), "{}", level.name());
         }

@@ -60,11 +60,56 @@ const FIRST: [u8; 64] = {
     }
     first
 };
-/// Codes with fewer levels are found and read by [`few_bits`].
+/// Codes of at most so many levels have tables.
 const FEW: u32 = 8;
-const LOWEST: u64 = 0x0101_0101_0101_0101;
 /// The widest step: half of it, and what the tables round, is less than an octave.
 const WIDEST: u32 = 125;
+/// For each step, where each level but the first begins, as a multiple of the base.
+///
+/// A magnitude belongs to the first level that is no further than half a step. Divided by the base and rounded to eight significant bits,
+/// it must reach the first such number there. To divide rounds, and yet to compare the magnitude with the base times the least f32 that
+/// rounds so comes to the same: that product is exact, and no f32 lies between it and the smallest magnitude whose quotient is rounded up.
+static FLOORS: [[f32; FEW as usize - 1]; WIDEST as usize + 1] = {
+    let mut floors = [[f32::INFINITY; FEW as usize - 1]; WIDEST as usize + 1];
+    let mut step = 1;
+    while step <= WIDEST {
+        let mut number = 1;
+        while number < FEW {
+            // Half a step below a level it is nearest: the first rung that is no lower, and where that begins.
+            let rung = ((2 * number - 1) * step).div_ceil(2);
+            let (octave, rung) = ((rung - 1) / 64, (rung - 1) % 64);
+            let upper = ((127 + octave) << 7) + FIRST[rung as usize] as u32;
+            floors[step as usize][number as usize - 1] = f32::from_bits((upper << 16) - 0x8000);
+            number += 1;
+        }
+        step += 1;
+    }
+    floors
+};
+/// For each step, the levels as multiples of the base.
+static POWERS: [[f32; FEW as usize]; WIDEST as usize + 1] = {
+    let mut powers = [[1.0; FEW as usize]; WIDEST as usize + 1];
+    let mut step = 1;
+    while step <= WIDEST {
+        let mut number = 0;
+        while number < FEW {
+            powers[step as usize][number as usize] = power(number * step);
+            number += 1;
+        }
+        step += 1;
+    }
+    powers
+};
+/// For each rung that the largest magnitude may be on, the [`step`] of eight levels.
+static STEPS: [Option<(u32, u32)>; (FEW * WIDEST) as usize] = {
+    let mut steps = [None; (FEW * WIDEST) as usize];
+    let mut rung = 0;
+    while rung < FEW * WIDEST {
+        steps[rung as usize] = step(rung, FEW - 1);
+        rung += 1;
+    }
+    steps
+};
 const INFINITE: u32 = 0x7f80_0000;
 
 /// A type of few bits: the codes that its chunks may have, the narrowest first, f32 last.
@@ -125,36 +170,14 @@ impl Scale {
     fn level(self, number: u32) -> f32 {
         self.base * power(number * self.step)
     }
-
-    /// The number of the level nearest to a magnitude that is no less than the base.
-    fn nearest(self, magnitude: f32, top: u32) -> u32 {
-        let step = self.step as f32;
-        let number = (rung(magnitude / self.base) as f32 + 0.5 * step) / step;
-        (number as u32).min(top)
-    }
-
-    /// The [`Grid::limits`] that make [`Scale::nearest`] of `top`, less than [`FEW`].
-    fn limits(self, top: u32) -> [u32; FEW as usize - 1] {
-        let mut limits = [u32::MAX; FEW as usize - 1];
-        if self.step == 0 {
-            return limits;
-        }
-        for (number, limit) in (1..=top).zip(&mut limits) {
-            // Half a step below a level it is nearest: the first rung that is no lower, and where that begins.
-            let rung = ((2 * number - 1) * self.step).div_ceil(2);
-            let (octave, rung) = ((rung - 1) / 64, (rung - 1) % 64);
-            *limit = ((127 + octave) << 7) + u32::from(FIRST[rung as usize]);
-        }
-        limits
-    }
 }
 
 /// `2^(rung / 64)`, with eight significant bits.
-fn power(rung: u32) -> f32 {
+const fn power(rung: u32) -> f32 {
     if rung >= 64 * 128 {
         return f32::INFINITY;
     }
-    let fraction = u32::from(LADDER[(rung % 64) as usize]);
+    let fraction = LADDER[(rung % 64) as usize] as u32;
     f32::from_bits(((127 + rung / 64) << 23) + (fraction << 16))
 }
 
@@ -163,6 +186,40 @@ fn rung(ratio: f32) -> u32 {
     let bits = ratio.to_bits() + 0x8000;
     let octave = (bits >> 23).saturating_sub(127);
     64 * octave + u32::from(RUNG[(bits >> 16 & 127) as usize])
+}
+
+/// The number of the level nearest to a rung, up to `top`.
+const fn nearest(rung: u32, step: u32, top: u32) -> u32 {
+    let step = step as f32;
+    let number = ((rung as f32 + 0.5 * step) / step) as u32;
+    if number < top { number } else { top }
+}
+
+/// The step with which levels up to `top` reach a rung, and the number of the level they reach it with; `None` when it were too wide.
+const fn step(rung: u32, top: u32) -> Option<(u32, u32)> {
+    let mut step = steps_of(rung, top);
+    loop {
+        let reached = match rung {
+            0 => 0,
+            _ => nearest(rung, step, top),
+        };
+        // The step that the highest level in use would ask for.
+        let again = steps_of(reached * step, top);
+        if again == step {
+            return if step <= WIDEST {
+                Some((step, reached))
+            } else {
+                None
+            };
+        }
+        step = again;
+    }
+}
+
+/// The least step, from 1 on, with which `top` of them reach a rung.
+const fn steps_of(rung: u32, top: u32) -> u32 {
+    let step = rung.div_ceil(top);
+    if step > 1 { step } else { 1 }
 }
 
 /// What is known of a chunk before it is coded.
@@ -206,26 +263,17 @@ impl Extent {
         if !ratio.is_finite() {
             return None;
         }
-        let total = if self.least == self.most {
+        let rung = if self.least == self.most {
             0
         } else {
             rung(ratio)
         };
-        let mut step = total.div_ceil(top).max(1);
-        loop {
-            let scale = Scale { base, step };
-            let reached = match total {
-                0 => 0,
-                _ => scale.nearest(self.most, top),
-            };
-            // The step that the highest level in use would ask for.
-            let again = (reached * step).div_ceil(top).max(1);
-            if again == step {
-                let fits = step <= WIDEST && scale.level(reached).is_finite();
-                return fits.then_some(scale);
-            }
-            step = again;
-        }
+        let (step, reached) = match STEPS.get(rung as usize) {
+            Some(known) if top == FEW - 1 => *known,
+            _ => step(rung, top),
+        }?;
+        let scale = Scale { base, step };
+        scale.level(reached).is_finite().then_some(scale)
     }
 }
 
@@ -249,22 +297,14 @@ impl Levels {
     }
 
     pub(super) fn quantise(self, values: &mut [f32], errors: &mut [f32]) {
-        let (mut codes, mut seen) = ([0; CHUNK], [0.0; CHUNK]);
         let chunks = values.chunks_mut(CHUNK).zip(errors.chunks_mut(CHUNK));
         for (values, errors) in chunks {
-            let Some(coded) = self.choose(values).1 else {
-                match Packed::of(self, values) {
+            match self.choose(values).1 {
+                Some(coded) => coded.quantise(values, errors),
+                None => match Packed::of(self, values) {
                     Some(packed) => packed.quantise(self, values, errors),
                     None => errors.fill(0.0),
-                }
-                continue;
-            };
-            let (codes, seen) = (&mut codes[..values.len()], &mut seen[..values.len()]);
-            coded.codes(values, codes);
-            coded.values(codes, seen);
-            for ((value, error), seen) in values.iter_mut().zip(errors).zip(seen) {
-                *error = *value - *seen;
-                *value = *seen;
+                },
             }
         }
     }
@@ -290,9 +330,16 @@ impl Levels {
             let [.., low, high] = scale.base.to_bits().to_le_bytes();
             let head = [low, high, scale.step as u8];
             out.extend_from_slice(&head[..code.scale_len()]);
-            for bit in 0..code.0 {
-                let plane = plane(&codes, bit);
-                out.extend_from_slice(&plane[..chunk.len().div_ceil(8)]);
+            let mut planes = [0; 8];
+            let planes = &mut planes[..code.0];
+            few_bits::planes(Level::best(), &codes, planes);
+            for plane in planes {
+                let bytes = plane.to_le_bytes();
+                match chunk.len().div_ceil(8) {
+                    // A copy of a length that is known is no call.
+                    8 => out.extend_from_slice(&bytes),
+                    len => out.extend_from_slice(&bytes[..len]),
+                }
             }
         }
     }
@@ -404,18 +451,40 @@ impl Coded {
 
     /// For each value the number of its level, shifted by one, and the sign in the lowest bit.
     fn codes(self, values: &[f32], out: &mut [u8]) {
-        let Self { code, scale, least } = self;
-        if code.top() < FEW {
-            let limits = scale.limits(code.top());
-            let base = scale.base;
-            let grid = Grid {
-                base,
-                least,
-                limits,
-            };
-            return few_bits::codes(Level::best(), values, &grid, out);
+        match self.grid() {
+            Some(grid) => few_bits::codes(Level::best(), values, &grid, out),
+            None => few_bits::ladder_codes(Level::best(), values, &self.rungs(), out),
         }
-        few_bits::ladder_codes(Level::best(), values, &self.rungs(), out);
+    }
+
+    /// Makes each value what is seen of it; `errors` becomes what that takes from it.
+    fn quantise(self, values: &mut [f32], errors: &mut [f32]) {
+        if let Some(grid) = self.grid() {
+            return few_bits::quantise(Level::best(), values, &grid, errors);
+        }
+        let (mut codes, mut seen) = ([0; CHUNK], [0.0; CHUNK]);
+        let (codes, seen) = (&mut codes[..values.len()], &mut seen[..values.len()]);
+        self.codes(values, codes);
+        self.values(codes, seen);
+        for ((value, error), seen) in values.iter_mut().zip(errors).zip(seen) {
+            *error = *value - *seen;
+            *value = *seen;
+        }
+    }
+
+    /// The levels and where they begin, if they are few.
+    fn grid(self) -> Option<Grid> {
+        let Self { code, scale, least } = self;
+        if code.top() >= FEW {
+            return None;
+        }
+        let step = scale.step as usize;
+        // The smallest magnitude is below every floor.
+        let above = f32::from_bits(least.to_bits() + 1);
+        let mut floors = FLOORS[step].map(|floor| (scale.base * floor).max(above));
+        floors[code.top() as usize..].fill(f32::INFINITY);
+        let levels = POWERS[step].map(|power| scale.base * power);
+        Some(Grid { floors, levels })
     }
 
     fn rungs(self) -> Ladder<'static> {
@@ -432,14 +501,10 @@ impl Coded {
 
     /// What is seen of the codes.
     fn values(self, codes: &[u8], out: &mut [f32]) {
-        if self.code.top() >= FEW {
-            return few_bits::ladder_values(Level::best(), codes, &self.rungs(), out);
+        match self.grid() {
+            Some(grid) => few_bits::values(Level::best(), codes, &grid.levels, out),
+            None => few_bits::ladder_values(Level::best(), codes, &self.rungs(), out),
         }
-        let mut levels = [0.0; FEW as usize];
-        for (number, level) in (0..=self.code.top()).zip(&mut levels) {
-            *level = self.scale.level(number);
-        }
-        few_bits::values(Level::best(), codes, &levels, out);
     }
 }
 
@@ -455,24 +520,6 @@ fn fits_any(narrower: &[Code], coded: Coded, chunk: &[f32]) -> bool {
             .any(|&code| extent.fit(code, seen).is_some())
     };
     Extent::of(seen).is_some_and(fits)
-}
-
-/// One bit of each code, as a bitmap. A multiplication moves the lowest bits of eight bytes together.
-fn plane(codes: &[u8; CHUNK], bit: usize) -> [u8; CHUNK / 8] {
-    let mut plane = [0; CHUNK / 8];
-    for (plane, &codes) in plane.iter_mut().zip(codes.as_chunks().0) {
-        let bits = u64::from_le_bytes(codes) >> bit & LOWEST;
-        *plane = (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8;
-    }
-    plane
-}
-
-/// Sets one bit of eight codes: the inverse of [`plane`].
-fn spread(bits: u8, bit: usize) -> u64 {
-    let one_each = u64::from(bits).wrapping_mul(LOWEST) & 0x8040_2010_0804_0201;
-    // The bit in byte i has the value 2^i: what lacks to 2^7 is added.
-    let highest = one_each.wrapping_add(0x0040_6070_787c_7e7f);
-    (highest >> 7 & LOWEST) << bit
 }
 
 /// The lengths of the chunks of a run.
@@ -498,13 +545,21 @@ fn read_scale(code: Code, chunk: &[u8]) -> Option<Scale> {
 }
 
 fn read_levels(coded: Coded, chunk: &[u8], values: &mut [f32]) {
-    let mut codes = [0; CHUNK];
-    let planes = chunk[coded.code.scale_len()..].chunks(values.len().div_ceil(8));
-    for (bit, plane) in planes.take(coded.code.0).enumerate() {
-        for (codes, &bits) in codes.as_chunks_mut::<8>().0.iter_mut().zip(plane) {
-            *codes = (u64::from_le_bytes(*codes) | spread(bits, bit)).to_le_bytes();
-        }
+    let (mut codes, mut planes) = ([0; CHUNK], [0; 8]);
+    let planes = &mut planes[..coded.code.0];
+    let bytes = chunk[coded.code.scale_len()..].chunks(values.len().div_ceil(8));
+    for (plane, bytes) in planes.iter_mut().zip(bytes) {
+        *plane = bytes.first_chunk().map_or_else(
+            || {
+                bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |plane, byte| plane << 8 | u64::from(*byte))
+            },
+            |whole| u64::from_le_bytes(*whole),
+        );
     }
+    few_bits::join(Level::best(), planes, &mut codes);
     coded.values(&codes[..values.len()], values);
 }
 
@@ -513,15 +568,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limits_tell_the_nearest_level_of_every_quotient() {
+    fn the_floors_tell_the_nearest_level_of_every_magnitude() {
         for step in 1..=WIDEST {
-            for top in [1, 7] {
-                let scale = Scale { base: 1.0, step };
-                let limits = scale.limits(top);
-                for upper in 127 << 7..=0x7f7f_u32 {
-                    let number = limits.iter().filter(|&&limit| upper >= limit).count();
-                    let nearest = scale.nearest(f32::from_bits(upper << 16), top);
-                    assert_eq!(number as u32, nearest, "{step} {top} {upper:#x}");
+            for (code, base) in [(2, 1.0), (4, 1.0), (4, 1.5), (4, 1.0078125), (4, 1.9921875)] {
+                let scale = Scale { base, step };
+                let code = Code(code);
+                let coded = Coded::new(code, scale, 0.0);
+                let floors = coded.grid().expect("few levels").floors;
+                let middles = (127 << 7..=145 << 7).map(|upper| f32::from_bits(upper << 16));
+                let edges = floors.into_iter().filter(|floor| floor.is_finite());
+                let around = |value: f32| [value.next_down(), value, value.next_up()];
+                let magnitudes = middles
+                    .map(|ratio| ratio * base)
+                    .chain(edges)
+                    .flat_map(around);
+                for magnitude in magnitudes.filter(|magnitude| *magnitude >= base) {
+                    let number = floors.iter().filter(|floor| magnitude >= **floor).count();
+                    let nearest = nearest(rung(magnitude / base), step, code.top());
+                    assert_eq!(number as u32, nearest, "{step} {base} {magnitude}");
                 }
             }
         }
@@ -546,7 +610,7 @@ mod tests {
                 for ((value, code), seen) in values.iter().zip(&codes).zip(&seen) {
                     let number = match value.abs() == base {
                         true => 0,
-                        false => scale.nearest(value.abs(), 127),
+                        false => nearest(rung(value.abs() / base), step, 127),
                     };
                     assert_eq!(*code, (number << 1) as u8 | u8::from(*value < 0.0));
                     let level = scale.level(number);
@@ -554,22 +618,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn planes_of_bits_come_back() {
-        let mut codes = [0; CHUNK];
-        (0..)
-            .zip(&mut codes)
-            .for_each(|(i, code)| *code = (i * 37 % 251) as u8);
-        let mut again = [0u64; 8];
-        for bit in 0..8 {
-            let plane = plane(&codes, bit);
-            assert!((0..CHUNK).all(|i| plane[i / 8] >> (i % 8) & 1 == codes[i] >> bit & 1));
-            for (again, bits) in again.iter_mut().zip(plane) {
-                *again |= spread(bits, bit);
-            }
-        }
-        assert_eq!(again.map(u64::to_le_bytes).as_flattened(), codes);
     }
 }
