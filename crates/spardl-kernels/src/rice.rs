@@ -82,15 +82,6 @@ pub fn read(
     Some(low + end)
 }
 
-/// How many positions lie between each index and the one before it.
-#[inline(always)]
-fn gaps(start: u32, indices: &[u32]) -> impl Iterator<Item = u32> + '_ {
-    let first = indices.first().map(|first| first.wrapping_sub(start));
-    let pairs = indices.iter().zip(indices.get(1..).unwrap_or_default());
-    let later = pairs.map(|(before, after)| after.wrapping_sub(*before).wrapping_sub(1));
-    first.into_iter().chain(later)
-}
-
 /// The zeros of the unary parts.
 #[inline(always)]
 pub(crate) fn zeros(width: u32, start: u32, indices: &[u32]) -> u64 {
@@ -108,8 +99,8 @@ pub(crate) fn zeros(width: u32, start: u32, indices: &[u32]) -> u64 {
 pub(crate) fn write_gaps(width: u32, start: u32, indices: &[u32], low: &mut [u8], high: &mut [u8]) {
     by_width!(width, write_low(start, indices, low));
     let (mut word, mut at, mut bit) = (0u64, 0, 0);
-    for gap in gaps(start, indices) {
-        bit += (gap >> width) as usize;
+    let mut put = |before: u32, index: u32| {
+        bit += (index.wrapping_sub(before).wrapping_sub(1) >> width) as usize;
         if bit / 64 != at {
             store(high, at * 8, word);
             at = bit / 64;
@@ -117,6 +108,12 @@ pub(crate) fn write_gaps(width: u32, start: u32, indices: &[u32], low: &mut [u8]
         }
         word |= 1 << (bit % 64);
         bit += 1;
+    };
+    if let Some(&first) = indices.first() {
+        put(start.wrapping_sub(1), first);
+    }
+    for pair in indices.windows(2) {
+        put(pair[0], pair[1]);
     }
     store(high, at * 8, word);
 }
@@ -126,15 +123,28 @@ fn write_low<const WIDTH: usize>(start: u32, indices: &[u32], bytes: &mut [u8]) 
     if WIDTH == 0 {
         return;
     }
-    let mut before = start.wrapping_sub(1);
-    for (group, bytes) in indices.chunks(GROUP).zip(bytes.chunks_mut(WIDTH)) {
-        let mut gaps = [0; GROUP];
-        for (gap, &index) in gaps.iter_mut().zip(group) {
-            *gap = index.wrapping_sub(before).wrapping_sub(1);
-            before = index;
+    let mut last = start.wrapping_sub(1);
+    let mut gaps = |group: &[u32; GROUP]| {
+        let mut gaps = [last; GROUP];
+        gaps[1..].copy_from_slice(&group[..GROUP - 1]);
+        for (gap, index) in gaps.iter_mut().zip(group) {
+            *gap = index.wrapping_sub(*gap).wrapping_sub(1);
         }
-        bytes.copy_from_slice(&pack::<WIDTH>(0, &gaps)[..bytes.len()]);
+        last = group[GROUP - 1];
+        pack::<WIDTH>(0, &gaps)
+    };
+    let (groups, tail) = indices.as_chunks();
+    let (full, rest) = bytes.split_at_mut(groups.len() * WIDTH);
+    for (group, bytes) in groups.iter().zip(full.chunks_exact_mut(WIDTH)) {
+        bytes.copy_from_slice(&gaps(group)[..WIDTH]);
     }
+    // The low part after the last is zero, as that of an index right after the one before it is.
+    let mut group = [0; GROUP];
+    group[..tail.len()].copy_from_slice(tail);
+    for entry in tail.len().max(1)..GROUP {
+        group[entry] = group[entry - 1].wrapping_add(1);
+    }
+    rest.copy_from_slice(&gaps(&group)[..rest.len()]);
 }
 
 /// How many of the bytes it takes to have `count` ones, at least 1; `None` if they have fewer.
@@ -164,26 +174,36 @@ pub(crate) fn sum_gaps(width: u32, bytes: &[u8], start: u32, slots: &mut [u32]) 
 
 #[inline(always)]
 fn complete<const WIDTH: usize>(bytes: &[u8], start: u32, slots: &mut [u32]) {
+    let low = |word: u64, shift: usize| (word >> shift) as u32 & ((1 << WIDTH) - 1);
     // The position before the first: every gap leads to the position after it.
     let mut sum = start.wrapping_sub(1);
-    let mut complete = |slot: &mut u32, word: u64, shift: usize| {
-        let low = (word >> shift) as u32 & ((1 << WIDTH) - 1);
-        sum = sum.wrapping_add(low + 1);
-        *slot = sum.wrapping_add(*slot << WIDTH);
-    };
     let (mut at, mut done) = (0, 0);
     for group in slots.as_chunks_mut::<GROUP>().0 {
         // The last loads of a group reach into the bytes after it.
         let Some(window) = bytes.get(at..at + WIDTH + 8) else {
             break;
         };
-        for (entry, slot) in group.iter_mut().enumerate() {
-            complete(slot, load(window, entry * WIDTH / 8), entry * WIDTH % 8);
+        let mut sums = [0; GROUP];
+        for (entry, to) in sums.iter_mut().enumerate() {
+            *to = low(load(window, entry * WIDTH / 8), entry * WIDTH % 8) + 1;
         }
+        // Sums of up to 2, 4 and 8 entries: three steps instead of eight that wait for each other.
+        for reach in [1, 2, 4] {
+            let before = sums;
+            for (to, before) in sums[reach..].iter_mut().zip(before) {
+                *to = to.wrapping_add(before);
+            }
+        }
+        for (slot, low) in group.iter_mut().zip(sums) {
+            *slot = sum.wrapping_add(low).wrapping_add(*slot << WIDTH);
+        }
+        sum = sum.wrapping_add(sums[GROUP - 1]);
         at += WIDTH;
         done += GROUP;
     }
     for (entry, slot) in slots.iter_mut().enumerate().skip(done) {
-        complete(slot, load(bytes, entry * WIDTH / 8), entry * WIDTH % 8);
+        let low = low(load(bytes, entry * WIDTH / 8), entry * WIDTH % 8);
+        sum = sum.wrapping_add(low + 1);
+        *slot = sum.wrapping_add(*slot << WIDTH);
     }
 }
