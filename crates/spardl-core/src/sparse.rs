@@ -1,6 +1,6 @@
 //! Sparse vectors: ascending, unique, in-range by construction.
 
-use spardl_kernels::Level;
+use spardl_kernels::{Entries, Level};
 
 use crate::error::DecodeError;
 
@@ -85,6 +85,19 @@ impl SparseVec {
         self.values.clear();
     }
 
+    /// Appends a list whose entries all lie after the present ones.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn append(&mut self, list: &Entries) {
+        let appended = self.extend_with(|indices, values| {
+            indices.extend_from_slice(&list.indices);
+            values.extend_from_slice(&list.values);
+            Ok(())
+        });
+        appended.expect("a list that goes on where the last one ended");
+    }
+
     /// Appends entries that all lie after the present ones, read by `fill` straight into the lists.
     ///
     /// # Errors
@@ -94,12 +107,33 @@ impl SparseVec {
         &mut self,
         fill: impl FnOnce(&mut Vec<u32>, &mut Vec<f32>) -> Result<(), DecodeError>,
     ) -> Result<(), DecodeError> {
+        self.extend_if(fill, |indices| {
+            spardl_kernels::ascends(Level::best(), indices)
+        })
+    }
+
+    /// [`SparseVec::extend_with`] of entries that ascend, as `fill` has made sure of.
+    pub(crate) fn extend_with_list(
+        &mut self,
+        fill: impl FnOnce(&mut Vec<u32>, &mut Vec<f32>) -> Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
+        self.extend_if(fill, |indices| {
+            indices.first_chunk().is_none_or(|[last, next]| last < next)
+        })
+    }
+
+    /// Extends the lists if the new indices, with the one before them, pass this check.
+    fn extend_if(
+        &mut self,
+        fill: impl FnOnce(&mut Vec<u32>, &mut Vec<f32>) -> Result<(), DecodeError>,
+        ascends: impl FnOnce(&[u32]) -> bool,
+    ) -> Result<(), DecodeError> {
         let before = self.indices.len();
         let result = fill(&mut self.indices, &mut self.values);
         let checked = result.and_then(|()| {
             let joint = before.saturating_sub(1);
             let fits = self.indices.len() == self.values.len()
-                && spardl_kernels::ascends(Level::best(), &self.indices[joint..])
+                && ascends(&self.indices[joint..])
                 && self.indices.last().is_none_or(|&last| last < self.len);
             if fits {
                 Ok(())

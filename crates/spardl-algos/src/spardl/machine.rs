@@ -250,11 +250,12 @@ impl Worker {
         let blocks = 0..self.team.size();
         let bounds = blocks.map(|block| self.bound(std::iter::once(block)));
         let bounds = bounds.collect();
-        Phase::Gather(AllGather::new(
-            self.team,
-            self.block().item(&self.own),
-            bounds,
-        ))
+        // A worker without a team has nobody to read its list.
+        let item = match self.team.size() {
+            1 => Vec::new(),
+            _ => self.block().item(&self.own),
+        };
+        Phase::Gather(AllGather::new(self.team, item, bounds))
     }
 
     fn finish(&mut self, feedback: &mut Feedback, gather: AllGather) -> Result<(), ProtocolError> {
@@ -263,7 +264,12 @@ impl Worker {
         let mut ends = Vec::with_capacity(self.team.size());
         for block in 0..self.team.size() {
             let (wire, update) = (self.block_at(block), &mut self.update);
-            items.read(block, |reader| wire.extend(reader, update))?;
+            if block == self.team.position() {
+                // What the others read is what this worker has.
+                update.append(&self.own);
+            } else {
+                items.read(block, |reader| wire.extend(reader, update))?;
+            }
             ends.push(update.nnz());
         }
         let mut first = 0;

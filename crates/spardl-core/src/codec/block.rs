@@ -104,7 +104,7 @@ impl Block {
         reader: &mut Reader<'_>,
         update: &mut SparseVec,
     ) -> Result<(), DecodeError> {
-        update.extend_with(|indices, values| self.read(reader, indices, values))
+        update.extend_with_list(|indices, values| self.read(reader, indices, values))
     }
 
     fn read(
