@@ -60,7 +60,7 @@ pub use parallel::{Parallel, Serial};
 pub use partition::Partition;
 pub use select::Selector;
 pub use spardl_kernels::{Entries, Source};
-pub use spare::Spares;
+pub use spare::BufferPool;
 pub use sparse::SparseVec;
 pub use state::{MethodState, State};
 pub use world::{Group, Rank, World};

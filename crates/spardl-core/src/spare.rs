@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 128 << 20;
 const WASTE: usize = 4;
 
 thread_local! {
-    static SPARES: RefCell<Spares> = RefCell::default();
+    static SPARES: RefCell<BufferPool> = RefCell::default();
 }
 
 /// An empty buffer with room for `len` bytes.
@@ -30,12 +30,12 @@ pub(crate) fn keep(buffer: Vec<u8>) {
 
 /// Buffers that wait for their next use; a transport has its own for the messages it receives.
 #[derive(Debug, Default)]
-pub struct Spares {
+pub struct BufferPool {
     buffers: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Spares {
+impl BufferPool {
     /// Keeps a buffer if that is worth it.
     pub fn keep(&mut self, mut buffer: Vec<u8>) {
         let bytes = buffer.capacity();
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_message_gets_the_smallest_spare_that_is_neither_too_short_nor_far_too_long() {
-        let mut spares = Spares::default();
+        let mut spares = BufferPool::default();
         for len in [WORTH_KEEPING - 1, 2 * WORTH_KEEPING, WORTH_KEEPING] {
             spares.keep(vec![1; len]);
         }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn no_more_than_a_share_of_memory_lies_idle() {
-        let mut spares = Spares::default();
+        let mut spares = BufferPool::default();
         for _ in 0..3 {
             spares.keep(Vec::with_capacity(MAX_BYTES / 2));
         }

@@ -223,7 +223,7 @@ impl RoundTable {
                 round,
                 payload,
             } => self.deliver(from, stamp, bucket, round, payload),
-            News::GaveUp(stamp) => self.hear(from, stamp),
+            News::GaveUp(stamp) => self.note_stamp(from, stamp),
             News::Goodbye => self.leave(from),
         }
     }
@@ -237,7 +237,7 @@ impl RoundTable {
         round: u32,
         payload: Payload,
     ) {
-        self.hear(from, stamp);
+        self.note_stamp(from, stamp);
         if stamp.epoch < self.stamp.epoch || stamp.is_void(self.heard_of(from)) {
             return;
         }
@@ -264,7 +264,7 @@ impl RoundTable {
     }
 
     /// Notes the stamp of `from`, a rank of this world, and drops messages of a step that it gave up since.
-    pub fn hear(&mut self, from: Rank, stamp: Stamp) {
+    pub fn note_stamp(&mut self, from: Rank, stamp: Stamp) {
         if stamp.epoch <= self.heard_of(from).epoch {
             return;
         }

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mpi_sys as ffi;
-use spardl_core::Spares;
+use spardl_core::BufferPool;
 
 use crate::error::MpiError;
 use crate::watchdog::Watchdog;
@@ -387,7 +387,7 @@ pub(crate) struct Pool {
     indices: Vec<c_int>,
     statuses: Vec<ffi::MPI_Status>,
     tickets: u64,
-    spares: Spares,
+    spares: BufferPool,
 }
 
 impl Pool {
@@ -399,7 +399,7 @@ impl Pool {
             indices: Vec::new(),
             statuses: Vec::new(),
             tickets: 0,
-            spares: Spares::default(),
+            spares: BufferPool::default(),
         }
     }
 

@@ -46,7 +46,7 @@ pub struct MpiTransport {
     table: RoundTable,
     clock: Arc<SystemClock>,
     /// Did the last step fail?
-    hurt: bool,
+    last_step_failed: bool,
     /// Did MPI fail?
     broken: bool,
     grace: Duration,
@@ -63,7 +63,7 @@ impl MpiTransport {
             arrivals: Vec::new(),
             table: RoundTable::new(world),
             clock: SystemClock::start(),
-            hurt: false,
+            last_step_failed: false,
             broken: false,
             grace: GRACE,
         }
@@ -180,7 +180,7 @@ impl MpiTransport {
             }
             Some(Kind::GaveUp) => {
                 if let Ok(stamp) = bytes.as_slice().try_into() {
-                    self.table.hear(from, Stamp::from_le_bytes(stamp));
+                    self.table.note_stamp(from, Stamp::from_le_bytes(stamp));
                     return Ok(());
                 }
             }
@@ -261,7 +261,7 @@ impl MpiTransport {
     }
 
     fn fails<R>(&mut self, error: TransportError) -> Result<R, TransportError> {
-        self.hurt = true;
+        self.last_step_failed = true;
         Err(error)
     }
 
@@ -274,7 +274,7 @@ impl MpiTransport {
             Ok(all_gone.then_some(()))
         })?;
         match goodbyes {
-            None if self.hurt => Err(self.late("closing".to_owned())),
+            None if self.last_step_failed => Err(self.late("closing".to_owned())),
             None => self.flush(DEFAULT_TIMEOUT),
             Some(()) => Ok(()),
         }
@@ -356,12 +356,12 @@ impl Transport for MpiTransport {
     }
 
     fn complete_step(&mut self) {
-        self.hurt = false;
+        self.last_step_failed = false;
         self.table.complete_step();
     }
 
     fn abandon(&mut self) {
-        self.hurt = true;
+        self.last_step_failed = true;
         // What cannot be received or sent now fails again in the next call, which can say so.
         self.progress().ok();
         let stamp = self.table.abandon();

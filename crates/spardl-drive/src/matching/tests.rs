@@ -197,7 +197,7 @@ fn a_complete_round_is_incomplete_again_when_a_sender_gives_up() {
     expect(&mut table, 0, 0, &[1, 2]);
     deliver(&mut table, 1, START, 0, 0, "one");
     deliver(&mut table, 2, START, 0, 0, "two");
-    table.hear(
+    table.note_stamp(
         rank(2),
         Stamp {
             epoch: 1,
@@ -215,9 +215,9 @@ fn a_complete_round_is_incomplete_again_when_a_sender_gives_up() {
 fn workers_that_fail_together_or_in_turn_meet_in_one_epoch() {
     let (mut first, mut second) = (table(), table());
     first.abandon();
-    second.hear(rank(1), first.stamp());
+    second.note_stamp(rank(1), first.stamp());
     assert_eq!(second.abandon().epoch, first.stamp().epoch);
-    first.hear(rank(2), second.stamp());
+    first.note_stamp(rank(2), second.stamp());
     assert_eq!(first.abandon().epoch, second.abandon().epoch);
 }
 
@@ -249,7 +249,7 @@ fn only_a_missing_message_of_a_peer_that_left_makes_a_wait_vain() {
         }) => assert_eq!((peer, bucket.get(), round), (rank(1), 6, 2)),
         other => panic!("{other:?}"),
     }
-    table.hear(rank(3), Stamp { epoch: 1, ..START });
+    table.note_stamp(rank(3), Stamp { epoch: 1, ..START });
     assert!(
         matches!(table.in_vain(), Some(TransportError::PeerLost { .. })),
         "a loss says more than a step given up"
