@@ -215,6 +215,7 @@ pub enum Outcome {
 
 /// Why a step was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SkipReason {
     /// Some worker's gradient held NaN or an infinity.
     NonFinite,

@@ -11,6 +11,7 @@ use crate::transport::BucketId;
 
 /// One line of a hang report: a round in flight and the peers whose messages are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WaitingOn {
     /// The bucket.
     pub bucket: BucketId,
@@ -86,6 +87,7 @@ impl AddAssign for Counts {
 
 /// How a step of one bucket went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BucketReport {
     /// The bucket.
     pub bucket: BucketId,
@@ -97,6 +99,7 @@ pub struct BucketReport {
 
 /// How a step of the buckets that were begun went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StepReport {
     /// One report per bucket that was begun.
     pub buckets: Vec<BucketReport>,

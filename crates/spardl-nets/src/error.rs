@@ -6,6 +6,7 @@ use crate::MODELS;
 
 /// Why a network cannot be built.
 #[derive(Clone, Debug, thiserror::Error, PartialEq)]
+#[non_exhaustive]
 pub enum BuildError {
     /// There is no network of this name.
     #[error("unknown model {name}: expected one of {}", names())]

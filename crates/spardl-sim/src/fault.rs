@@ -44,6 +44,7 @@ pub struct Message<'a> {
 
 /// What a rule does to the messages it concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Effect {
     /// The link drops it and sends it again after this time, until it gets through.
     Drop {

@@ -10,6 +10,7 @@ use spardl_core::{ConfigError, Layout};
 
 /// How the elements of a synthetic gradient are distributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Distribution {
     /// Independent, magnitudes with a power-law tail of index 4, as gradients of trained networks have.
     #[default]

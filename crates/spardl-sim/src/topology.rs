@@ -14,6 +14,7 @@ pub(crate) const fn transfer(bytes: u64, bandwidth: u64) -> u64 {
 
 /// The shape of a network. Every worker has a link out and a link in; what lies between them differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Topology {
     /// One switch that is never the bottleneck.
     Flat,

@@ -14,6 +14,7 @@ use crate::{Error, Reducer};
 
 /// What the gradient is replaced by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Op {
     /// The mean over workers, as optimisers expect.
     #[default]

@@ -11,6 +11,7 @@ use crate::{Error, Reducer, Report};
 
 /// How long the exchange of a step may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Budget {
     /// So long.
     Time(Duration),
@@ -111,6 +112,7 @@ pub struct DensityControl {
 
 /// What a look at the times found, the same on all workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Looked {
     /// What exchanges took, the median.
     pub exchange: Duration,

@@ -111,6 +111,7 @@ impl fmt::Display for Sag {
 
 /// What becomes of mass that a step did not deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Residual {
     /// Nothing is kept.
     None,

@@ -46,7 +46,7 @@ impl Hold {
                 steps,
                 prints,
             }),
-            Budget::Part(part) => Err(bad_request(format!(
+            part => Err(bad_request(format!(
                 "--exchange-budget {part} is a part of a time that is not known here: give a time like 20ms"
             ))),
         }

@@ -66,6 +66,7 @@ const PREFIX_LEN: usize = 5;
 
 /// How indices travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum IndexCoding {
     /// Gap-coded and bit-packed, raw `u32` where that is no larger.
     #[default]

@@ -6,6 +6,7 @@ use crate::topology::{Fabric, transfer};
 
 /// What happens when messages meet on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Sharing {
     /// They share it fairly, by max-min fairness.
     #[default]
