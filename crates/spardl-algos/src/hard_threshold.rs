@@ -23,7 +23,7 @@ use spardl_core::phase::AllGather;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Algorithm, Codec, ConfigError, Cost, Entries, Estimate, Feedback, Input, Laws, Layout, Machine,
-    MethodStats, ProtocolError, Received, Round, Span, Support, ValueType, World,
+    MethodStats, ProtocolError, Received, Round, Span, ValueType, World,
 };
 
 use crate::Options;
@@ -151,10 +151,7 @@ impl Algorithm for HardThreshold {
 
     fn laws(&self) -> Laws {
         Laws {
-            support: match self.cap {
-                Cap::FourK => Support::FourKPerWorker,
-                Cap::None => Support::Any,
-            },
+            support: self.cap.support(),
             scales: false,
             pairs: false,
             ..Laws::default()

@@ -14,8 +14,8 @@ use spardl_core::phase::{Broadcast, KeepingReduce, all_reduce_elements};
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
     Codec, ConfigError, Cost, DecodeError, Entries, Feedback, Group, HEADER_LEN, IndexCoding,
-    Input, Machine, MethodState, MethodStats, ProtocolError, Received, Round, SparseVec, Update,
-    ValueType, World, list,
+    Input, Machine, MethodState, MethodStats, ProtocolError, Received, Round, SparseVec, Support,
+    Update, ValueType, World, list,
 };
 
 use crate::usual::Length;
@@ -262,6 +262,14 @@ impl Cap {
         match self {
             Self::FourK => "4k",
             Self::None => "none",
+        }
+    }
+
+    /// How many entries an update can have.
+    pub(crate) const fn support(self) -> Support {
+        match self {
+            Self::FourK => Support::FourKPerWorker,
+            Self::None => Support::Any,
         }
     }
 

@@ -48,7 +48,7 @@ pub use threshold::{Controller, Start};
 use spardl_core::phase::AllGather;
 use spardl_core::schedule::ceil_log2;
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Estimate, Laws, Layout, Machine, Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Estimate, Laws, Layout, Machine, ValueType, World,
 };
 
 use crate::Options;
@@ -275,10 +275,7 @@ impl Algorithm for ExDyna {
 
     fn laws(&self) -> Laws {
         Laws {
-            support: match self.cap {
-                Cap::FourK => Support::FourKPerWorker,
-                Cap::None => Support::Any,
-            },
+            support: self.cap.support(),
             scales: self.start == Start::Data,
             pairs: false,
             ..Laws::default()
