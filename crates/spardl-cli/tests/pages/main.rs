@@ -76,6 +76,26 @@ fn missing_files(text: &str) -> impl Iterator<Item = &str> {
         })
 }
 
+/// Written by `spardl docs`, in whatever width.
+const GENERATED: [&str; 2] = ["docs/algorithms.md", "docs/ablations.md"];
+
+#[test]
+fn lines_of_prose_are_at_most_110_characters() {
+    let mut found = Vec::new();
+    for page in pages() {
+        let mut is_code = GENERATED.contains(&page.name.as_str());
+        for (number, line) in (1..).zip(page.text.lines()) {
+            is_code ^= line.starts_with("```");
+            let is_prose =
+                !is_code && !line.starts_with("    ") && !line.starts_with(['|', '!', '#']);
+            if is_prose && line.chars().count() > 110 {
+                found.push(format!("{}:{number}: {line}", page.name));
+            }
+        }
+    }
+    none("lines of prose that are too long", &found);
+}
+
 #[test]
 fn links_lead_to_files_and_headings_that_exist() {
     let mut broken = Vec::new();
