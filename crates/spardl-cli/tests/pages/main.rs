@@ -83,7 +83,10 @@ const GENERATED: [&str; 2] = ["docs/algorithms.md", "docs/ablations.md"];
 fn lines_of_prose_are_at_most_110_characters() {
     let mut found = Vec::new();
     for page in pages() {
-        let mut is_code = GENERATED.contains(&page.name.as_str());
+        if GENERATED.contains(&page.name.as_str()) {
+            continue;
+        }
+        let mut is_code = false;
         for (number, line) in (1..).zip(page.text.lines()) {
             is_code ^= line.starts_with("```");
             let is_prose =
