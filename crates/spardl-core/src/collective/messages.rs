@@ -20,7 +20,7 @@ impl Payload {
         Self(bytes)
     }
 
-    /// A message as it came off the wire. Nothing is checked here: [`Collective::resume`] does.
+    /// A message as it came off the wire. Nothing is checked here: [`Collective::resume`](super::Collective::resume) does.
     pub const fn from_wire(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
