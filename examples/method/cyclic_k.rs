@@ -19,6 +19,7 @@ use spardl_core::{
 
 use crate::mask::{self, Agree, AgreeCost, Masked};
 use crate::registry::Entry;
+use crate::usual::Length;
 
 /// The method in the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -64,7 +65,8 @@ impl Algorithm for CyclicK {
             rounds: 0..=0,
             body_bytes: 0,
         };
-        mask::cost(nothing, workers, k.min(layout.len() as usize), self.values)
+        let most = k.min(layout.len() as usize);
+        mask::cost(Length::Most, nothing, workers, most, self.values)
     }
 
     fn laws(&self) -> Laws {
