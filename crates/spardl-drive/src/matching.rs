@@ -55,8 +55,6 @@ pub enum News {
     },
     /// The sender gave a step up and has this stamp now.
     GaveUp(Stamp),
-    /// The sender sends nothing more.
-    Goodbye,
 }
 
 /// The rounds in flight of one worker, the messages that came before they were asked for, the stamps, and who has left.
@@ -224,7 +222,6 @@ impl RoundTable {
                 payload,
             } => self.deliver(from, stamp, bucket, round, payload),
             News::GaveUp(stamp) => self.note_stamp(from, stamp),
-            News::Goodbye => self.leave(from),
         }
     }
 
@@ -331,7 +328,7 @@ impl RoundTable {
 
     /// Why a wait is in vain, if it is: a message is missing whose sender has left or gave the step up.
     ///
-    /// Ask after everything that came was delivered. Messages of a sender come before its goodbye.
+    /// Ask after everything that came was delivered. Messages of a sender come before the news that it left.
     pub fn in_vain(&self) -> Option<TransportError> {
         let rank = self.world.rank();
         if !self.gone.is_empty()

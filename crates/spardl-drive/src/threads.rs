@@ -1,11 +1,12 @@
 //! Workers as threads of one process. Payloads move from thread to thread without a copy and are lent to the receiver.
 //!
 //! Every worker has one channel that all others send into; each sender's messages keep their order. A transport that is
-//! dropped says goodbye behind its last message, so peers that still wait for it end at once and those that have all they
-//! need do not notice.
+//! dropped puts its rank into a list that all share and wakes the others, so peers that still wait for it end at once and
+//! those that have all they need do not notice. A channel holds one such call at most, however many leave: goodbyes of each
+//! to all would be P squared messages that nobody reads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use spardl_core::{Inbox, Rank, Round, World};
@@ -20,6 +21,8 @@ pub fn threads(size: u32) -> Vec<ThreadsEndpoint> {
     let (outboxes, inboxes): (Vec<_>, Vec<_>) = (0..size).map(|_| unbounded()).unzip();
     let shared = Arc::new(Shared {
         outboxes,
+        called: (0..size).map(|_| AtomicBool::new(false)).collect(),
+        left: Mutex::default(),
         crashed: (0..size).map(|_| AtomicBool::new(false)).collect(),
         clock: SystemClock::start(),
     });
@@ -46,6 +49,7 @@ impl Connect for ThreadsEndpoint {
         let Self(port) = self;
         Ok(ThreadsTransport {
             table: RoundTable::new(port.world),
+            known_to_have_left: 0,
             port,
         })
     }
@@ -56,9 +60,11 @@ impl Connect for ThreadsEndpoint {
 pub struct ThreadsTransport {
     port: Port,
     table: RoundTable,
+    /// How many of those that left the table knows of.
+    known_to_have_left: usize,
 }
 
-/// A worker's way in and everybody's ways out; says goodbye when it is dropped.
+/// A worker's way in and everybody's ways out; tells the others when it is dropped.
 #[derive(Debug)]
 struct Port {
     world: World,
@@ -70,15 +76,19 @@ struct Port {
 #[derive(Debug)]
 struct Shared {
     outboxes: Vec<Sender<Packet>>,
+    /// Whose channel has a [`Packet::SomebodyLeft`] in it.
+    called: Vec<AtomicBool>,
+    /// Who has left, in that order.
+    left: Mutex<Vec<Rank>>,
     /// Which workers panicked, so that everybody names the worker that did and not one that fell with it.
     crashed: Vec<AtomicBool>,
     clock: Arc<SystemClock>,
 }
 
 #[derive(Debug)]
-struct Packet {
-    from: Rank,
-    news: News,
+enum Packet {
+    News(Rank, News),
+    SomebodyLeft,
 }
 
 impl Port {
@@ -86,14 +96,24 @@ impl Port {
     fn send(&self, to: Rank, news: News) -> bool {
         let from = self.world.rank();
         let outbox = &self.shared.outboxes[to.index()];
-        outbox.send(Packet { from, news }).is_ok()
+        outbox.send(Packet::News(from, news)).is_ok()
     }
 
-    /// Sends to everybody who is still there.
-    fn announce(&self, news: impl Fn() -> News) {
-        for peer in World::all(self.world.size()).map(World::rank) {
-            if peer != self.world.rank() {
-                self.send(peer, news());
+    fn peers(&self) -> impl Iterator<Item = Rank> {
+        let all = World::all(self.world.size()).map(World::rank);
+        all.filter(|&peer| peer != self.world.rank())
+    }
+
+    /// Lets everybody know that nothing comes from here after what was sent.
+    fn leave(&self) {
+        let left = &self.shared.left;
+        left.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self.world.rank());
+        for peer in self.peers() {
+            // Who was called and has not looked yet will see this one, too.
+            if !self.shared.called[peer.index()].swap(true, Ordering::AcqRel) {
+                let _ = self.shared.outboxes[peer.index()].send(Packet::SomebodyLeft);
             }
         }
     }
@@ -133,13 +153,27 @@ impl Drop for Port {
         if std::thread::panicking() {
             self.shared.crashed[self.world.rank().index()].store(true, Ordering::Release);
         }
-        self.announce(|| News::Goodbye);
+        self.leave();
     }
 }
 
 impl ThreadsTransport {
     fn take(&mut self, packet: Packet) {
-        self.table.take(packet.from, packet.news);
+        match packet {
+            Packet::News(from, news) => self.table.take(from, news),
+            Packet::SomebodyLeft => self.see_who_left(),
+        }
+    }
+
+    /// What they sent before is in the channel by now; [`RoundTable::in_vain`] is asked when it is empty.
+    fn see_who_left(&mut self) {
+        let Port { world, shared, .. } = &self.port;
+        shared.called[world.rank().index()].swap(false, Ordering::AcqRel);
+        let left = shared.left.lock().unwrap_or_else(PoisonError::into_inner);
+        for &peer in &left[self.known_to_have_left..] {
+            self.table.leave(peer);
+        }
+        self.known_to_have_left = left.len();
     }
 
     fn take_all(&mut self) {
@@ -228,6 +262,8 @@ impl Transport for ThreadsTransport {
     fn abandon(&mut self) {
         self.take_all();
         let stamp = self.table.abandon();
-        self.port.announce(|| News::GaveUp(stamp));
+        for peer in self.port.peers() {
+            self.port.send(peer, News::GaveUp(stamp));
+        }
     }
 }

@@ -26,14 +26,14 @@ impl Parcel {
     pub(super) fn news_bytes(&self) -> u64 {
         match &self.news {
             News::Message { payload, .. } => payload.wire_len() as u64,
-            News::GaveUp(_) | News::Goodbye => 0,
+            News::GaveUp(_) => 0,
         }
     }
 
     pub(super) const fn round(&self) -> u32 {
         match &self.news {
             News::Message { round, .. } => *round,
-            News::GaveUp(_) | News::Goodbye => 0,
+            News::GaveUp(_) => 0,
         }
     }
 
@@ -52,7 +52,6 @@ impl Parcel {
                 payload: payload.clone(),
             },
             News::GaveUp(stamp) => News::GaveUp(*stamp),
-            News::Goodbye => News::Goodbye,
         };
         Self {
             news,
