@@ -119,6 +119,14 @@ pub enum Mismatch {
         /// The seed of this run.
         now: u64,
     },
+    /// The run is longer already than it is to be.
+    #[error("{done} epochs were begun, and this run is to have {epochs}: ask for at least as many")]
+    PastTheEnd {
+        /// The epochs begun.
+        done: u32,
+        /// The epochs asked for.
+        epochs: u32,
+    },
     /// Other samples to learn from.
     #[error("it was made with other samples")]
     Samples,

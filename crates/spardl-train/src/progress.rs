@@ -43,6 +43,11 @@ impl Progress {
         self.open_epoch();
     }
 
+    /// Epochs that have a step.
+    pub(crate) fn epochs_begun(&self) -> u32 {
+        self.epoch + u32::from(self.step_of_epoch > 0)
+    }
+
     /// Begins the current epoch again.
     pub(crate) fn restart_epoch(&mut self) {
         self.step_of_epoch = 0;

@@ -21,10 +21,11 @@ enum Verdict {
     Damaged(Damage),
 }
 
-/// Goes on from the newest checkpoint that is whole on all workers.
+/// Goes on from the newest checkpoint that is whole on all workers, in a run of so many epochs.
 pub(crate) fn resume<T: Transport>(
     checkpointing: &Checkpointing<'_>,
     learner: &mut Learner<'_, T>,
+    epochs: u32,
     watch: &mut dyn Watch,
 ) -> Result<Progress, TrainError> {
     let store = checkpointing.store();
@@ -36,6 +37,11 @@ pub(crate) fn resume<T: Transport>(
         });
     };
     let progress = load(checkpointing, &checkpoint, learner)?;
+    let done = progress.epochs_begun();
+    if done > epochs {
+        let (step, cause) = (checkpoint.step(), Mismatch::PastTheEnd { done, epochs });
+        return Err(TrainError::Mismatch { step, cause });
+    }
     if learner.is_first() {
         for dir in store.set_aside_after(checkpoint.step())? {
             watch.note(&format!("set aside as {}", dir.display()));

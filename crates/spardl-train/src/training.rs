@@ -172,7 +172,8 @@ impl<'a, T: Transport> Training<'a, T> {
     fn resume(&mut self) -> Result<(), TrainError> {
         let Self { learner, watch, .. } = self;
         if let Some(checkpointing) = self.checkpointing.as_ref().filter(|c| c.resumes()) {
-            self.progress = resume(checkpointing, learner, *watch)?;
+            let epochs = self.run.settings.epochs;
+            self.progress = resume(checkpointing, learner, epochs, *watch)?;
         }
         Ok(())
     }

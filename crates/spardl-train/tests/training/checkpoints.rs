@@ -447,6 +447,30 @@ fn other_momentum_settings_are_refused() {
 }
 
 #[test]
+fn a_run_cannot_go_on_to_an_end_that_is_behind_it() {
+    let data = images();
+    let dir = tempfile::tempdir().unwrap();
+    let up_to = |epochs, resume| Settings {
+        checkpoints: saving(dir.path(), resume),
+        batch_size: 32,
+        epochs,
+        max_steps: None,
+        ..settings()
+    };
+    train_all(2, "spardl", &up_to(2, false), &data);
+    for worker in train_all(2, "spardl", &up_to(1, true), &data) {
+        let error = worker.summary.expect_err("an end that is behind it");
+        let words = "2 epochs were begun, and this run is to have 1: ask for at least as many";
+        assert!(error.to_string().ends_with(words), "{error}");
+    }
+    // Nothing is left to do, which is no error.
+    for worker in train_all(2, "spardl", &up_to(2, true), &data) {
+        assert_eq!(worker.heard.steps.len(), 0);
+        worker.summary.expect("it ends well");
+    }
+}
+
+#[test]
 fn a_run_that_is_stopped_ends_everywhere_after_the_same_step_and_goes_on_from_there() {
     let data = images();
     let whole = train_all(3, "spardl", &settings(), &data);
