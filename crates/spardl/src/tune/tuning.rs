@@ -252,7 +252,8 @@ struct Rate(u64);
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            rate if rate > 1 << 60 => f.write_str("no limit to the bytes"),
+            // Threads hand over the memory itself.
+            rate if rate >= 1_000_000_000_000 => f.write_str("no limit to the bytes"),
             rate if rate >= 1_000_000_000 => write!(f, "{:.1} Gbit/s", rate as f64 / 1e9),
             rate => write!(f, "{:.1} Mbit/s", rate as f64 / 1e6),
         }
