@@ -202,7 +202,7 @@ def test_drive_runs_a_step_over_any_pair_of_functions() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: spardl.Worker("spardle", 3), "unknown method 'spardle': use one of spardl, "),
+        (lambda: spardl.Worker("spardle", 3), "unknown method 'spardle': did you mean 'spardl'? There are spardl, "),
         (lambda: spardl.Worker("spardl", 3, 2, 2), "rank 2 is not in a world of 2 workers"),
         (lambda: spardl.Worker("spardl", 3, density=2.0), "density 2 is not a number from 0 to 1"),
         (lambda: spardl.Worker("spardl", 3, options={"teams": "x"}), "option teams = 'x'"),

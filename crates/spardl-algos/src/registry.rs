@@ -3,7 +3,7 @@
 //! `NAME-TYPE` is `NAME` with values of that [`ValueType`] on the wire: `spardl-bf16`, `spardl-q4`. Types whose values share
 //! a scale (`q8` to `q1`) need a residual that keeps their errors; methods without one refuse them.
 
-use spardl_core::{Algorithm, ConfigError, ValueType};
+use spardl_core::{Algorithm, ConfigError, ValueType, offer};
 
 use crate::Options;
 
@@ -109,10 +109,10 @@ pub fn find(name: &str) -> Result<(&'static Entry, Option<ValueType>), ConfigErr
     entry.map(|entry| (entry, values)).ok_or_else(|| {
         let names: Vec<&str> = METHODS.iter().map(|entry| entry.name).collect();
         let types = ValueType::ALL.map(|values| format!("-{values}"));
-        let known = format!("{} (each also with {})", names.join(", "), types.join(", "));
+        let (offer, types) = (offer(stem, &names), types.join(", "));
         ConfigError::UnknownMethod {
             name: name.to_owned(),
-            known,
+            offer: format!("{offer} (each also with {types})"),
         }
     })
 }
@@ -165,7 +165,10 @@ mod tests {
         let error = build("spardle", &Options::default())
             .unwrap_err()
             .to_string();
-        assert!(error.contains("use one of spardl, "), "{error}");
+        assert!(
+            error.contains("did you mean 'spardl'? There are spardl, "),
+            "{error}"
+        );
         let mut options = Options::default();
         options.set.insert("tau".to_owned(), "3".to_owned());
         let error = build("dense", &options).unwrap_err().to_string();

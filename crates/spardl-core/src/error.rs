@@ -65,12 +65,12 @@ pub enum ConfigError {
         state: &'static str,
     },
     /// A name that is not in the registry.
-    #[error("unknown method '{name}': use one of {known}")]
+    #[error("unknown method '{name}': {offer}")]
     UnknownMethod {
         /// The name asked for.
         name: String,
-        /// The accepted names.
-        known: String,
+        /// The names there are, and which one may have been meant.
+        offer: String,
     },
     /// An option with a value or a name that the method does not accept.
     #[error("option {option} = '{value}' is not accepted by {method}: {expected}")]

@@ -1,6 +1,6 @@
 //! Why a network cannot be built.
 
-use spardl_core::ConfigError;
+use spardl_core::{ConfigError, offer};
 
 use crate::MODELS;
 
@@ -9,7 +9,7 @@ use crate::MODELS;
 #[non_exhaustive]
 pub enum BuildError {
     /// There is no network of this name.
-    #[error("unknown model {name}: expected one of {}", names())]
+    #[error("unknown model '{name}': {}", offer(name, &names()))]
     Unknown {
         /// The name asked for.
         name: String,
@@ -64,7 +64,6 @@ pub enum BuildError {
     },
 }
 
-fn names() -> String {
-    let names: Vec<&str> = MODELS.iter().map(|entry| entry.name).collect();
-    names.join(", ")
+fn names() -> Vec<&'static str> {
+    MODELS.iter().map(|entry| entry.name).collect()
 }

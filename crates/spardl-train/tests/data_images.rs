@@ -314,7 +314,7 @@ fn a_set_on_disk_needs_a_directory_and_a_name_has_to_be_known() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with("no data set is called `minst`; there are synthetic, "),
+        error.starts_with("unknown data set 'minst': did you mean 'mnist'? There are synthetic, "),
         "{error}"
     );
 }

@@ -283,7 +283,10 @@ fn a_killed_run_goes_on_and_ends_as_if_it_had_not_been() {
 #[test]
 fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
     let cases: &[(&[&str], &str)] = &[
-        (&["--dnn", "vgg17"], "unknown model vgg17"),
+        (
+            &["--dnn", "vgg17"],
+            "unknown model 'vgg17': did you mean 'vgg1",
+        ),
         // The name is looked up before the data.
         (
             &[
@@ -294,7 +297,7 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
                 "--data-dir",
                 "/nonexistent",
             ],
-            "unknown model vgg17",
+            "unknown model 'vgg17'",
         ),
         (&["--dataset", "mnist"], "MNIST"),
         (&["--image-size", "5"], "expected 12 to 256"),

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum DataError {
     /// There is no such set.
-    #[error("no data set is called `{name}`; there are {known}")]
+    #[error("unknown data set '{name}': {offer}")]
     Unknown {
         /// The name given.
         name: String,
-        /// The names there are.
-        known: String,
+        /// The names there are, and which one may have been meant.
+        offer: String,
     },
     /// The set is read from disk and nobody said where.
     #[error("{title} needs a directory; expected in it is {expects}")]

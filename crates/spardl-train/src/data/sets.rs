@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use spardl_core::offer;
 
 use super::{
     Data, DataError, cifar, imagenet, imdb, mnist, random, subset, synthetic, synthetic_text, text,
@@ -175,7 +176,7 @@ pub fn open(name: &str, request: &Request) -> Result<Data, DataError> {
         let known: Vec<&str> = SETS.iter().map(|set| set.name).collect();
         return Err(DataError::Unknown {
             name: name.to_owned(),
-            known: known.join(", "),
+            offer: offer(name, &known).to_string(),
         });
     };
     if request.size.is_some() && !["imagenet", "synthetic"].contains(&set.name) {
