@@ -16,28 +16,40 @@ use crate::message::{Lent, Message};
 const ROWS: usize = 10;
 
 /// What :func:`tune` chose, and why; ``str(tuning)`` is a table.
-#[pyclass(frozen, get_all, module = "spardl")]
+#[pyclass(frozen, module = "spardl")]
 #[derive(Debug)]
 pub(crate) struct Tuning {
     /// A name of :func:`methods`, with its value type.
+    #[pyo3(get)]
     method: String,
     /// Options of the method.
+    #[pyo3(get)]
     options: BTreeMap<String, String>,
     /// What an exchange is expected to take.
+    #[pyo3(get)]
     seconds: f64,
     /// The choice in a sentence.
+    #[pyo3(get)]
     reason: String,
-    text: String,
+    tuning: spardl::tune::Tuning,
+    layouts: Vec<Layout>,
 }
 
 #[pymethods]
 impl Tuning {
-    fn __str__(&self) -> &str {
-        &self.text
+    fn __str__(&self) -> String {
+        self.tuning.text(ROWS)
     }
 
     fn __repr__(&self) -> String {
         format!("Tuning({}, {:?})", self.method, self.options)
+    }
+
+    /// What an exchange is expected to take at another density, in seconds.
+    fn seconds_at(&self, py: Python<'_>, density: f64) -> PyResult<f64> {
+        let density = Density::new(density).map_err(config)?;
+        let nanos = py.detach(|| self.tuning.exchange_at(&self.layouts, density));
+        Ok(nanos as f64 / 1e9)
     }
 }
 
@@ -83,7 +95,8 @@ pub(crate) fn tune(
         options: tuning.best().options().set.clone(),
         seconds: tuning.predicted().exchange() as f64 / 1e9,
         reason: tuning.in_words(),
-        text: tuning.text(ROWS),
+        tuning,
+        layouts,
     })
 }
 

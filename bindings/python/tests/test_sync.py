@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from models import batch, flat, network
 from ranks import run, scratch
 from torch import nn
@@ -265,10 +266,10 @@ def refused_state(rank: int, size: int) -> tuple[list[str], bool]:
     before = sync.state_dict()
     words = []
     wrong = {**before, "residual": {**before["residual"], "b": torch.zeros(2)}}
-    dense = spardl.torch.Sync(made(rank).items(), method="dense", dense_steps=0, banner=False)
-    for one, state in ((sync, wrong), (dense, before)):
+    worse = {**before, "residual": {name: kept / 0 for name, kept in before["residual"].items()}}
+    for state in (wrong, worse):
         try:
-            one.load_state_dict(state)
+            sync.load_state_dict(state)
         except spardl.ConfigError as error:
             words.append(str(error))
     return words, all(torch.equal(sync.residual(name), kept) for name, kept in before["residual"].items())
@@ -276,8 +277,38 @@ def refused_state(rank: int, size: int) -> tuple[list[str], bool]:
 
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
     for words, unchanged in run(2, refused_state):
-        assert unchanged and len(words) == 2 and "which is reduced densely here: it would be lost" in words[1]
+        assert unchanged and len(words) == 2 and "the saved state holds back what is not a number of '" in words[1]
         assert "'b' has shape (2,) in the saved state, expected (33,)" in words[0]
+
+
+def densely(rank: int, size: int) -> tuple[list[bool], bool]:
+    """What spardl held back, under a dense method: every element goes out with the first step that is not skipped."""
+    sync = spardl.torch.Sync(made(rank).items(), density=0.05, dense_steps=0, dense_below=0, banner=False)
+    sync.start(made(rank))
+    sync.wait()
+    saved = sync.state_dict()
+    config = {"method": "dense", "op": "sum", "on_non_finite": "skip", "conservation": True}
+    dense = spardl.torch.Sync(made(rank).items(), **config, dense_steps=0, banner=False)
+    dense.load_state_dict(saved)
+    held = [torch.equal(dense.residual(name), kept) for name, kept in saved["residual"].items()]
+    bad = {name: tensor / 0 for name, tensor in made(rank).items()}
+    dense.start(bad)
+    dense.wait()
+    held += [torch.equal(dense.residual(name), kept) for name, kept in dense.state_dict()["residual"].items()]
+    nothing = {name: torch.zeros_like(tensor) for name, tensor in made(rank).items()}
+    dense.start(nothing)
+    dense.wait()
+    for name, got in nothing.items():
+        # The sum of what all ranks held back.
+        dist.all_reduce(saved["residual"][name])
+        held.append(torch.allclose(got, saved["residual"][name], rtol=1e-6))
+    held.append(dense.report(conservation=True)["conservation_error"] < 1e-6)
+    return held, any(bool(dense.residual(name).any()) for name in nothing)
+
+
+def test_what_was_held_back_goes_out_at_once_under_a_dense_method() -> None:
+    for held, left in run(2, densely):
+        assert len(held) > 6 and all(held) and not left
 
 
 def test_a_damaged_file_is_refused_in_words(tmp_path: Any) -> None:

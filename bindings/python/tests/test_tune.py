@@ -2,8 +2,9 @@
 
 import contextlib
 import io
+import math
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -77,7 +78,7 @@ def test_a_run_that_goes_on_keeps_its_method_and_its_bits(tmp_path: pathlib.Path
 
 def lost(rank: int, size: int) -> str:
     if rank == 1:
-        spardl.torch._session.choose = broken
+        spardl.torch._tune.measure = broken
     try:
         spardl.torch.register(DDP(network()), method="auto", timeout=20, banner=False)
     except Exception as error:  # noqa: BLE001
@@ -85,10 +86,8 @@ def lost(rank: int, size: int) -> str:
     return "no error"
 
 
-def broken(config: Any, link: Any, lengths: Any) -> Any:
-    error = RuntimeError("no more paper")
-    link.share(error)
-    raise error
+def broken(*_: Any) -> Any:
+    raise RuntimeError("no more paper")
 
 
 def test_a_rank_that_fails_while_the_others_measure_ends_them_in_its_words() -> None:
@@ -97,9 +96,66 @@ def test_a_rank_that_fails_while_the_others_measure_ends_them_in_its_words() -> 
     assert first.startswith("PeerError: rank 1: no more paper (choosing a method: ")
 
 
+class Expects(NamedTuple):
+    """A choice of which an exchange is expected to take so long."""
+
+    method: str
+    seconds: float
+    options: dict[str, str] = {}
+    reason: str = "it is the fastest"
+
+    def seconds_at(self, density: float) -> float:
+        return self.seconds
+
+
+def changing(rank: int, size: int, retune: float) -> tuple[str, int, float, list[float], list[str]]:
+    """Steps that take longer than expected, three times, and then as long as the same choice took before."""
+    never, tune = 1e-9, spardl.torch._tune
+    choices = [Expects("spardl", never), Expects("dense", never), Expects("topk-a-q4", never), Expects("topk-a-q4", never)]
+    left, asked = iter(choices), []
+
+    def measure(config: Any, link: Any, lengths: Any, density: float) -> Expects:
+        asked.append(density)
+        return next(left)
+
+    tune.measure, tune.EVERY = measure, 4
+    words, given = io.StringIO(), torch.Generator().manual_seed(rank)
+    tensors = {"a": torch.zeros(40, 50), "b": torch.zeros(300, 2), "small": torch.zeros(7)}
+    with contextlib.redirect_stderr(words):
+        config = {"density": 0.05, "dense_steps": 2, "conservation": True, "retune": retune}
+        sync = spardl.torch.Sync(tensors.items(), method="auto", **config)
+        for step in range(24):
+            for tensor in tensors.values():
+                tensor.copy_(torch.randn(tensor.shape, generator=given))
+            if step == 6 and rank == 1:
+                # The first step of the new method is skipped: what waits goes out with the one after it.
+                tensors["a"][0, 0] = math.nan
+            sync.start()
+            sync.wait()
+    error = sync.report(conservation=True)["conservation_error"]
+    bits = [tensor.sum().item() for tensor in tensors.values()]
+    return sync.config.name, len(asked), error, bits, words.getvalue().splitlines()
+
+
+def test_another_method_is_chosen_when_steps_leave_what_was_expected_and_nothing_is_lost() -> None:
+    results = run(2, changing, 3.0)
+    name, asked, error, _, words = results[0]
+    assert name == "topk-a-q4" and asked == 4 and error < 1e-6
+    assert [one[:4] for one in results[1:]] == [results[0][:4]] and results[1][4] == []
+    changes = [line for line in words if "times what was expected: it is the fastest" in line]
+    assert [line.split(",")[0] for line in changes] == [f"spardl: auto: from step {step} on" for step in (6, 10)]
+
+
+def test_the_choice_stays_where_nobody_wants_another_one() -> None:
+    name, asked, _, _, words = run(2, changing, 0.0)[0]
+    assert (name, asked) == ("spardl", 1) and not any("expected" in line for line in words)
+
+
 def test_what_auto_cannot_do_is_refused_in_one_line() -> None:
     with pytest.raises(spardl.ConfigError, match="name the method to set them"):
         spardl.torch.Config(method="auto", options={"teams": 2})
+    with pytest.raises(spardl.ConfigError, match="retune = 0.5 is not accepted: expected 0 or a number from 1 on"):
+        spardl.torch.Config(method="auto", retune=0.5)
     with pytest.raises(spardl.ConfigError, match="make them with what spardl.tune says"):
         spardl.Worker("auto", 10)
     with pytest.raises(spardl.ConfigError, match="make them with what spardl.tune says"):

@@ -200,6 +200,8 @@ class Tuning:
     @property
     def reason(self) -> str:
         """The choice in a sentence."""
+    def seconds_at(self, density: float) -> float:
+        """What an exchange is expected to take at another density, in seconds."""
 
 def tune(
     lengths: Sequence[int],

@@ -75,7 +75,8 @@ class Ledger:
         """The gradient is written over in place: a copy stays."""
         if unit.index not in self._in:
             # What was there before the first step counts as put in.
-            self._in[unit.index] = _residual(job.worker).double()
+            waiting = 0.0 if job.waiting is None else job.waiting.double()
+            self._in[unit.index] = _residual(job.worker).double() + waiting
             self._out[unit.index] = torch.zeros(unit.numel, dtype=torch.float64)
         self._taken[unit.index] = torch.cat([array.double() for array in job.inputs]).mul_(job.scale_in)
 
@@ -94,12 +95,11 @@ class Ledger:
         self._in[unit.index] += self._taken.pop(unit.index)
         self._out[unit.index] += given
 
-    def missing(self, unit: Unit, worker: Worker | None) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def missing(self, unit: Unit, held: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
         """What this rank put in and holds no more, and what all got; their sums over ranks must be equal."""
         if unit.index not in self._in:
             return None
-        held = _residual(worker).double() if worker is not None else torch.zeros(unit.numel, dtype=torch.float64)
-        return self._in[unit.index] - held, self._out[unit.index]
+        return self._in[unit.index] - held.double(), self._out[unit.index]
 
 
 def _residual(worker: Worker) -> torch.Tensor:

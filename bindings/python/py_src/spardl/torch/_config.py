@@ -47,6 +47,8 @@ class Config:
     """Tensors are reduced in groups of about this size, whatever DDP's buckets are."""
     in_flight: int = 4
     """How many groups may be under way at once."""
+    retune: float = 3.0
+    """``auto`` chooses again when steps take so many times longer, or shorter, than expected; 0: never."""
     threads: int = 1
     """Threads of a rank for the pass over large gradients; the bits are the same for any number."""
     timeout: float = 300.0
@@ -66,6 +68,7 @@ class Config:
         self._one_of("staging", ("auto", "always"))
         for name, least in (("dense_steps", 0), ("dense_below", 0), ("in_flight", 1), ("threads", 1)):
             self._number(name, Integral, "a whole number", least)
+        self._number("retune", Real, "0 or a number from 1 on", 0.0 if self.retune == 0 else 1.0)
         for name in ("bucket_mb", "timeout"):
             self._number(name, Real, "a number above 0", math.ulp(0.0))
         if not isinstance(self.options, Mapping):
@@ -133,4 +136,5 @@ class Config:
         shared += [("dense_steps", self.dense_steps), ("dense_below", self.dense_below)]
         shared += [("momentum_correction", self.momentum_correction), ("factor_masking", self.factor_masking)]
         shared += [("conservation", self.conservation), ("on_non_finite", self.on_non_finite), ("bucket_mb", self.bucket_mb)]
+        shared += [("retune", self.retune)] if self.method == "auto" else []
         return " ".join(f"{name}={value}" for name, value in shared)

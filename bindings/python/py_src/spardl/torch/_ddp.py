@@ -141,6 +141,7 @@ class State(Session):
         if self._arrivals.over or any(name in self._arrivals for name in known):
             self._flush()
             self.settle()
+            self._look_at_times()
             self._arrivals = _Arrivals()
         if not len(self._arrivals):
             self._look_at_model()

@@ -51,6 +51,8 @@ class Job:
     prepare: Callable[[Job], None] = lambda job: None
     inputs: Sequence[torch.Tensor] = ()
     """What is reduced; the same as the arrays, which get the result, unless ``prepare`` puts something else there."""
+    waiting: torch.Tensor | None = None
+    """What goes out beside the gradient: another method held it back."""
     error: BaseException | None = None
     outcome: str | None = None
     times: Times = field(default_factory=Times)

@@ -56,6 +56,10 @@ class Link:
         self.group.allgather([all_ranks], [mine]).wait()
         return all_ranks
 
+    def hear(self, mine: float) -> list[float]:
+        """A number of every rank."""
+        return [float(one) for one in self._gathered(torch.tensor([mine], dtype=torch.float64))]
+
     def sum(self, tensor: torch.Tensor) -> None:
         """Replaces a tensor by its sum over ranks."""
         self.group.allreduce([tensor]).wait()

@@ -19,7 +19,7 @@ from ._engine import Engine, Job, Whole
 from ._link import Link
 from ._plan import SUPPORTED, Slot, Unit, plan
 from ._report import Report
-from ._tune import choose
+from ._tune import Chooser
 
 FORMAT = 1
 
@@ -33,12 +33,15 @@ class Session:
     def __init__(self, config: Config, group: Any = None) -> None:
         self.config = config
         self._auto = config.method == "auto"
+        self._chooser: Chooser | None = None
         self._user_group = group
         self._names: dict[int, str] = {}
         self._units: list[Unit] = []
         self._unit_of: dict[str, tuple[Unit, Slot]] = {}
         self._workers: dict[int, Worker] = {}
         self._dense: dict[int, Worker] = {}
+        self._waiting: dict[int, torch.Tensor] = {}
+        """By unit, what another method held back and this one has no residual for: it goes out with the next step."""
         self._pending: list[tuple[Unit, Job]] = []
         self._unclaimed: set[str] = set()
         self._step = 0
@@ -79,7 +82,8 @@ class Session:
             Worker(config.method, 0, link.rank, link.size, value_type=config.value_type, options=config.texts)
         else:
             lengths = [unit.numel for unit in self._units if not unit.dense]
-            self.config, reason = choose(config, link, lengths)
+            self._chooser = Chooser(config, link, lengths)
+            self.config, reason = self._chooser.choose(config.density_at(0))
             self._tell(f"spardl: auto: {reason}")
         self._engine = Engine(link.group, config.in_flight, config.wait, link.share)
         self._closer = weakref.finalize(self, _shut, self._engine, link)
@@ -170,6 +174,7 @@ class Session:
             scale_out=scale if self.config.op == "sum" else scale / link.size,
             done=lambda job: self._end(unit, job, done),
             prepare=lambda job: self._prepare(unit, job, prepare),
+            waiting=self._waiting.get(unit.index),
         )
         with self._finished:
             self._open_jobs += 1
@@ -184,8 +189,44 @@ class Session:
 
     def _submit_whole(self, tensor: torch.Tensor, done: Callable[[Whole], None]) -> None:
         scale = 1.0 if self.config.op == "sum" else 1.0 / self._linked().size
+
+        def ended(whole: Whole) -> None:
+            done(whole)
+            self._close_job()
+
+        with self._finished:
+            self._open_jobs += 1
         assert self._engine is not None
-        self._engine.submit(Whole(tensor, scale, done))
+        self._engine.submit(Whole(tensor, scale, ended))
+
+    def _close_job(self) -> None:
+        with self._finished:
+            self._open_jobs -= 1
+            self._finished.notify_all()
+
+    def _look_at_times(self) -> None:
+        """Between steps, with ``auto``: another method, when another one is faster by now. Ranks look at the same step."""
+        chooser, engine = self._chooser, self._engine
+        if chooser is None or engine is None or engine.error is not None or not chooser.is_due(self._step):
+            return
+        self._wait()
+        density = self.config.density_at(max(0, self._step - self.config.dense_steps))
+        chosen = chooser.look(self.config, self._step, density)
+        if chosen is not None:
+            config, reason = chosen
+            self._tell(f"spardl: auto: {reason}")
+            self._change_method(config)
+
+    def _change_method(self, config: Config) -> None:
+        """What the old method holds back goes on under the new one."""
+        sparse = [unit for unit in self._units if not unit.dense]
+        held = [self._held(unit, 0, unit.numel) for unit in sparse]
+        for unit in sparse:
+            self._workers.pop(unit.index, None)
+            self._waiting.pop(unit.index, None)
+        self.config = config
+        for unit, values in zip(sparse, held):
+            self._hold(unit, values, 0)
 
     def _loss_scale(self) -> float:
         scaler = self.config.scaler
@@ -200,6 +241,9 @@ class Session:
         prepare()
         for book in self._books:
             book.taken(unit, job)
+        if job.waiting is not None:
+            whole = torch.cat([array.to(torch.float32) for array in job.inputs]).mul_(job.scale_in)
+            job.inputs, job.scale_in = [whole.add_(job.waiting)], 1.0
 
     def _end(self, unit: Unit, job: Job, done: Callable[[Job], None]) -> None:
         """On the engine's thread: what a skipped bucket holds, then word to the caller."""
@@ -212,9 +256,7 @@ class Session:
             for array in job.arrays:
                 array.fill_(0.0 if self.config.on_non_finite == "skip" else float("nan"))
         done(job)
-        with self._finished:
-            self._open_jobs -= 1
-            self._finished.notify_all()
+        self._close_job()
 
     def _wait(self) -> None:
         with self._finished:
@@ -245,6 +287,7 @@ class Session:
                 job.worker.abort()
             else:
                 job.worker.commit()
+                self._waiting.pop(unit.index, None)
                 for book in self._books:
                     book.kept(unit, job, unclaimed)
                 self._give_back(unit, job, unclaimed)
@@ -277,11 +320,26 @@ class Session:
         if name not in self._unit_of:
             raise ConfigError(f"no tensor is called '{name}'")
         unit, slot = self._unit_of[name]
-        flat = torch.zeros(slot.numel)
+        return slot.logical(self._held(unit, slot.start, slot.numel)).contiguous()
+
+    def _held(self, unit: Unit, start: int, numel: int) -> torch.Tensor:
+        """What this rank keeps of a part of a unit, flat."""
+        flat = torch.zeros(numel)
         worker = self._workers.get(unit.index)
         if worker is not None and worker.keeps_residual:
-            worker.read_residual(flat, slot.start)
-        return slot.logical(flat).contiguous()
+            worker.read_residual(flat, start)
+        if unit.index in self._waiting:
+            flat += self._waiting[unit.index][start : start + numel]
+        return flat
+
+    def _hold(self, unit: Unit, values: torch.Tensor, start: int) -> None:
+        """Adds to what this rank keeps of a unit."""
+        worker = self._worker(unit, max(self._step, self.config.dense_steps))
+        if worker.keeps_residual:
+            worker.write_residual(values, start, add=True)
+        elif bool(values.any()):
+            waiting = self._waiting.setdefault(unit.index, torch.zeros(unit.numel))
+            waiting[start : start + values.numel()] += values
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank needs to go on; every rank saves its own. Safe for ``torch.load(weights_only=True)``."""
@@ -311,7 +369,8 @@ class Session:
         return slot.logical(flat).clone(memory_format=torch.contiguous_format)
 
     def _keeps(self, unit: Unit) -> bool:
-        return unit.index in self._workers and self._workers[unit.index].keeps_residual
+        keeps = unit.index in self._workers and self._workers[unit.index].keeps_residual
+        return keeps or unit.index in self._waiting
 
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Goes on from a saved state: bit for bit with this rank's own.
@@ -323,10 +382,14 @@ class Session:
         mine = self._fitting(states)
         self._settle(keep=False)
         self._workers.clear()
+        self._waiting.clear()
         self._restart_books()
         chosen = states[0].get("chosen", self.config.chosen)
         if self._auto:
             # The residual and the bits belong to the method that they were made with.
+            if chosen != self.config.chosen:
+                # Nothing is expected of it.
+                self._chooser = None
             self.config = replace(self.config, **chosen)
             self._tell(f"spardl: auto: goes on with {self.config.name}, as the saved state")
         alike = _named(chosen) == _named(self.config.chosen)
@@ -358,14 +421,15 @@ class Session:
                 )
         mine = [one for one in states if int(one["rank"]) % link.size == link.rank]
         chosen = self.config if not self._auto else replace(self.config, **states[0].get("chosen", {}))
-        probe = Worker(chosen.method, 1, link.rank, link.size, value_type=chosen.value_type, options=chosen.texts)
+        # Refused here when it does not fit the number of ranks.
+        Worker(chosen.method, 0, link.rank, link.size, value_type=chosen.value_type, options=chosen.texts)
         for one in mine:
             for name, tensor in one.get("velocity", {}).items():
                 self._place(name, tensor)
             for name, tensor in one["residual"].items():
-                unit, _ = self._place(name, tensor)
-                if (unit.dense or not probe.keeps_residual) and bool(tensor.any()):
-                    raise ConfigError(f"the saved state holds a part of '{name}' back, which is reduced densely here: it would be lost")
+                self._place(name, tensor)
+                if not bool(tensor.isfinite().all()):
+                    raise ConfigError(f"the saved state holds back what is not a number of '{name}'")
             if one.get("velocity") and not self.config.momentum_correction:
                 raise ConfigError("the saved state has velocities: pass the momentum_correction it was made with")
         return mine
@@ -385,9 +449,7 @@ class Session:
 
     def _load_residual(self, name: str, residual: torch.Tensor) -> None:
         unit, slot = self._place(name, residual)
-        worker = self._worker(unit, max(self._step, self.config.dense_steps))
-        if worker.keeps_residual:
-            worker.write_residual(slot.flat(residual), slot.start, add=True)
+        self._hold(unit, slot.flat(residual), slot.start)
 
     def save(self, directory: str) -> None:
         """Writes this rank's state as safetensors into a directory that all ranks share."""
@@ -407,7 +469,7 @@ class Session:
         self.settle()
         worst = largest = 0.0
         for unit in self._units:
-            sums = self._ledger.missing(unit, self._workers.get(unit.index))
+            sums = self._ledger.missing(unit, self._held(unit, 0, unit.numel))
             if sums is not None:
                 came, went = sums
                 self._linked().sum(came)
@@ -426,6 +488,7 @@ class Session:
         if conservation:
             numbers["conservation_error"] = self._conservation_error()
         norms = [worker.residual_norm for worker in self._workers.values() if worker.keeps_residual]
+        norms += [float(waiting.norm()) for waiting in self._waiting.values()]
         numbers["residual_norm"] = float(sum(norm**2 for norm in norms) ** 0.5)
         numbers["step"] = float(self._step)
         return numbers
@@ -441,6 +504,10 @@ class Session:
         warning = self._report.note(jobs, elements, dense, self._linked().size, hook_seconds)
         if warning:
             self._tell(warning)
+        sparse = [job for unit, job in self._pending if not self._plain(unit, job.step)]
+        if self._chooser is not None and sparse:
+            took = sum(job.times.local + job.times.waited for job in sparse)
+            self._chooser.note(took, sparse[0].density)
         if self.config.on_step is not None:
             self.config.on_step(self.report())
 

@@ -44,6 +44,7 @@ class Sync(Session):
         A missing gradient takes part as zeros, and what is delivered for it is given back.
         """
         self.settle()
+        self._look_at_times()
         given = self._tensors if tensors is None else tensors
         self._placed = []
         for unit in self._units:
