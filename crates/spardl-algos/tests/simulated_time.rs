@@ -171,18 +171,20 @@ fn where_the_time_went_adds_up_to_the_time() {
 /// The time of a step in which two workers send each other one message, and the bytes of that message.
 fn one_exchange(burst: u64, cores: Option<Cores>) -> (u64, u64) {
     let fabric = Fabric::new(Topology::Flat, 2, LINE).unwrap();
-    exchange_over(fabric.with_burst(burst), cores)
+    third_step("topk-a", fabric.with_burst(burst), cores)
 }
 
-fn exchange_over(fabric: Fabric, cores: Option<Cores>) -> (u64, u64) {
-    let algorithm = registry::build("topk-a", &Options::default()).unwrap();
-    let mut cluster = Cluster::new(&*algorithm, 2, &Layout::flat(4000))
+/// The time of a method's third step, and the bytes that the first worker sends in it.
+fn third_step(method: &str, fabric: Fabric, cores: Option<Cores>) -> (u64, u64) {
+    let algorithm = registry::build(method, &Options::default()).unwrap();
+    let workers = fabric.workers();
+    let mut cluster = Cluster::new(&*algorithm, workers, &Layout::flat(4000))
         .unwrap()
         .with_fabric(fabric, Sharing::Fair);
     if let Some(cores) = cores {
         cluster = cluster.with_cores(cores);
     }
-    let gradients = generate::fractions(1, 2, 4000);
+    let gradients = generate::fractions(1, workers, 4000);
     let mut last = (0, 0);
     for step in 0..3 {
         let report = cluster.step(&gradients, 500, step).unwrap();
@@ -205,8 +207,27 @@ fn a_message_takes_its_overhead_longer_than_its_bytes() {
     let (plain, bytes) = one_exchange(0, None);
     let fabric = Fabric::new(Topology::Flat, 2, LINE).unwrap();
     let overhead = Overhead::new(vec![(bytes - 100, 1000), (bytes + 100, 3000)]);
-    let longer = exchange_over(fabric.with_overhead(overhead), None).0;
+    let longer = third_step("topk-a", fabric.with_overhead(overhead), None).0;
     assert_eq!(longer, plain + 2000);
+}
+
+#[test]
+fn a_message_to_the_worker_that_got_the_last_one_has_an_overhead_of_its_own() {
+    let took = |overhead, again: Option<u64>| {
+        let of = |time| Overhead::new(vec![(1, time)]);
+        let fabric = Fabric::new(Topology::Flat, 3, LINE).unwrap();
+        let fabric = fabric.with_overhead(of(overhead));
+        let fabric = match again {
+            Some(again) => fabric.with_overhead_again(of(again)),
+            None => fabric,
+        };
+        third_step("dense-ring", fabric, None).0
+    };
+    // A ring of three sends four messages, all to the same worker; the first of a step follows none.
+    let plain = took(0, None);
+    assert_eq!(took(1000, None), plain + 4 * 1000);
+    assert_eq!(took(1000, Some(0)), plain + 1000);
+    assert_eq!(took(0, Some(1000)), plain + 3 * 1000);
 }
 
 #[test]

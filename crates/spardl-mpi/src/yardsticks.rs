@@ -84,35 +84,38 @@ impl Yardsticks {
         Ok(median(trips.get_mut(1..)) / 2)
     }
 
-    /// The time of a message of `bytes` bytes while every rank sends one to the next and none waits for all others: the median of
-    /// `repetitions` on this rank, each after a `pause`. All ranks must call it, with the same numbers.
+    /// The time of a message of `bytes` bytes while every rank sends one and none waits for all others, each after a `pause`: to
+    /// the ranks that are `gaps` on, in turn. The mean over these, the median of `repetitions` on this rank. All ranks must call it,
+    /// with the same numbers.
     ///
     /// # Errors
     /// As [`Yardsticks::ping_pong`].
     pub fn shift(
         &mut self,
         bytes: usize,
+        gaps: &[u32],
         (repetitions, pause): (u32, Duration),
         limit: Duration,
     ) -> Result<Duration, MpiError> {
         let (rank, size) = (self.pool.comm().rank(), self.pool.comm().size());
-        let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
-        if size < 2 {
-            return Ok(Duration::ZERO);
-        }
         let mut ball = vec![0; bytes.min(MAX_MESSAGE_BYTES)];
         let mut turns = Vec::with_capacity(repetitions as usize + 1);
         // The first one warms up and is not counted.
         for _ in 0..=repetitions {
-            if !pause.is_zero() {
-                thread::sleep(pause);
+            let mut turn = Duration::ZERO;
+            for gap in gaps.iter().map(|gap| gap % size).filter(|gap| *gap > 0) {
+                if !pause.is_zero() {
+                    thread::sleep(pause);
+                }
+                let started = Instant::now();
+                let (to, from) = ((rank + gap) % size, (rank + size - gap) % size);
+                self.pool.send(to, PING, std::mem::take(&mut ball))?;
+                ball = self.catch(from, limit)?;
+                turn += started.elapsed();
             }
-            let started = Instant::now();
-            self.pool.send(next, PING, std::mem::take(&mut ball))?;
-            ball = self.catch(last, limit)?;
-            turns.push(started.elapsed());
+            turns.push(turn / gaps.len().max(1) as u32);
         }
-        self.wait(next, limit, |this| this.pool.is_idle().then_some(()))?;
+        self.wait(rank, limit, |this| this.pool.is_idle().then_some(()))?;
         Ok(median(turns.get_mut(1..)))
     }
 

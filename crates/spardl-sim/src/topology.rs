@@ -147,6 +147,7 @@ pub struct Fabric {
     capacities: Vec<u64>,
     burst: u64,
     overhead: Overhead,
+    again: Option<Overhead>,
 }
 
 impl Fabric {
@@ -209,6 +210,7 @@ impl Fabric {
             capacities,
             burst: 0,
             overhead: Overhead::default(),
+            again: None,
         })
     }
 
@@ -245,9 +247,21 @@ impl Fabric {
         Self { overhead, ..self }
     }
 
-    /// What messages take longer.
-    pub(crate) const fn overhead(&self) -> &Overhead {
-        &self.overhead
+    /// Gives messages another overhead that go to the worker which got the sender's last one too.
+    ///
+    /// Libraries of messages may be slower when every message goes to another worker than in a ring.
+    #[must_use]
+    pub fn with_overhead_again(self, overhead: Overhead) -> Self {
+        Self {
+            again: Some(overhead),
+            ..self
+        }
+    }
+
+    /// What a message of so many bytes takes longer, to the worker that got the sender's last one or to another.
+    pub(crate) fn overhead(&self, bytes: u64, again: bool) -> u64 {
+        let again = self.again.as_ref().filter(|_| again);
+        again.unwrap_or(&self.overhead).of(bytes)
     }
 
     /// Bits per second of every link.

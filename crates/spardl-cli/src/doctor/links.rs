@@ -43,7 +43,7 @@ pub(super) struct Link {
     pub(super) burst_bytes: u64,
 }
 
-/// What a message takes while every rank sends one and gets one, time after time.
+/// What a message takes while every rank sends one to the next and gets one, time after time.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Together {
     /// Of a message without length, by those of 100 kB and 400 kB.
@@ -54,6 +54,17 @@ pub(super) struct Together {
     pub(super) burst_bytes: u64,
     /// What messages of some lengths take.
     pub(super) times: Vec<TimeOf>,
+    /// What they take to another rank than the message before: 1, 2, 4, .. ranks on in turn, as the rounds of the methods send.
+    pub(super) in_turn: Vec<TimeOf>,
+}
+
+impl Together {
+    /// The length whose messages lose most by going to another rank every time, and how many times as long they take.
+    pub(super) fn slowest_in_turn(&self) -> Option<(u64, f64)> {
+        let both = self.times.iter().zip(&self.in_turn);
+        let slower = both.map(|(always, in_turn)| (always.bytes, in_turn.us / always.us.max(1e-3)));
+        slower.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
 }
 
 /// What messages of a length take.
@@ -87,27 +98,37 @@ pub(super) fn measure(job: &mut Job, only_ring: bool) -> anyhow::Result<Vec<Link
     Ok(links)
 }
 
-/// Measures messages of all ranks to the next one at once; the same on every rank.
+/// Measures messages that all ranks send at once; the same on every rank.
 pub(super) fn together(job: &mut Job) -> anyhow::Result<Option<Together>> {
-    if job.world().size() < 2 {
+    let size = job.world().size();
+    if size < 2 {
         return Ok(None);
     }
-    let mut times = Vec::new();
+    let doubled = (0..32).map(|i| 1 << i);
+    let gaps: Vec<u32> = doubled.take_while(|gap| *gap < size).collect();
+    let (mut times, mut in_turn) = (Vec::new(), Vec::new());
     for (bytes, repetitions) in TOGETHER {
-        times.push(all_send(job, bytes, repetitions, Duration::ZERO)?);
+        let turns = (repetitions, Duration::ZERO);
+        times.push(all_send(job, bytes, &gaps[..1], turns)?);
+        in_turn.push(all_send(job, bytes, &gaps, turns)?);
     }
     let (lengths, repetitions) = AFTER_PAUSE;
     let mut rested = Vec::new();
     for bytes in lengths {
-        rested.push(all_send(job, bytes, repetitions, PAUSE)?);
+        rested.push(all_send(job, bytes, &gaps[..1], (repetitions, PAUSE))?);
     }
-    Ok(Some(summary(times, &rested)))
+    Ok(Some(summary(times, in_turn, &rested)))
 }
 
 /// What a message takes, the mean over ranks.
-fn all_send(job: &mut Job, bytes: usize, times: u32, pause: Duration) -> anyhow::Result<TimeOf> {
+fn all_send(
+    job: &mut Job,
+    bytes: usize,
+    gaps: &[u32],
+    turns: (u32, Duration),
+) -> anyhow::Result<TimeOf> {
     job.barrier()?;
-    let mine = job.shift(bytes, times, pause)?;
+    let mine = job.shift(bytes, gaps, turns)?;
     let all = job.gather(&(mine.as_nanos() as u64).to_le_bytes())?;
     let all = all
         .iter()
@@ -121,7 +142,7 @@ fn all_send(job: &mut Job, bytes: usize, times: u32, pause: Duration) -> anyhow:
 
 /// Latency and rate by messages about as long as those of sparse methods; what passes at once by what those that come after a
 /// pause take less.
-fn summary(times: Vec<TimeOf>, rested: &[TimeOf]) -> Together {
+fn summary(times: Vec<TimeOf>, in_turn: Vec<TimeOf>, rested: &[TimeOf]) -> Together {
     let us = |bytes| {
         let found = times.iter().find(|time| time.bytes == bytes);
         found.map_or(0.0, |time| time.us)
@@ -139,6 +160,7 @@ fn summary(times: Vec<TimeOf>, rested: &[TimeOf]) -> Together {
         bandwidth_gbs: bytes_per_us / 1e3,
         burst_bytes: at_once.max(0.0) as u64,
         times,
+        in_turn,
     }
 }
 
@@ -201,7 +223,15 @@ mod tests {
             bytes,
             us: 20.0 + bytes as f64 / 2e3,
         });
-        let together = summary(times.to_vec(), &rested);
+        // Going to another rank costs messages of 400 kB most.
+        let in_turn = times.map(|time| TimeOf {
+            us: time.us * if time.bytes == 400_000 { 2.5 } else { 1.1 },
+            ..time
+        });
+        let together = summary(times.to_vec(), in_turn.to_vec(), &rested);
+        let (bytes, slower) = together.slowest_in_turn().unwrap();
+        assert_eq!(bytes, 400_000);
+        assert!((slower - 2.5).abs() < 1e-9);
         assert!(together.burst_bytes.abs_diff(60_000) < 2, "{together:?}");
         assert!((together.bandwidth_gbs - 2.0).abs() < 1e-9, "{together:?}");
         assert!((together.latency_us - 50.0).abs() < 1e-9, "{together:?}");

@@ -70,6 +70,13 @@ pub(super) fn describe(found: &Findings) -> String {
                 "while all ranks send: {latency:.1} us, {rate:.3} GB/s each, {at_once} kB at once"
             ),
         );
+        if let Some((bytes, times)) = all.slowest_in_turn() {
+            let kilobytes = bytes / 1000;
+            line(
+                "in turn",
+                format!("{kilobytes} kB to another rank every time take {times:.1} times as long"),
+            );
+        }
     }
     if let Some(crowd) = &found.crowd {
         line(

@@ -80,8 +80,8 @@ impl Job {
     pub(crate) const fn shift(
         &mut self,
         _bytes: usize,
-        _repetitions: u32,
-        _pause: Duration,
+        _gaps: &[u32],
+        _turns: (u32, Duration),
     ) -> anyhow::Result<Duration> {
         match *self {}
     }

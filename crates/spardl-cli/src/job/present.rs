@@ -96,15 +96,15 @@ impl Job {
         Ok(time)
     }
 
-    /// The time of a message while every rank sends one to the next, each after a pause; all ranks must call it.
+    /// The time of a message while every rank sends one, to the ranks `gaps` on in turn, each after a pause; all ranks must call
+    /// it.
     pub(crate) fn shift(
         &mut self,
         bytes: usize,
-        repetitions: u32,
-        pause: Duration,
+        gaps: &[u32],
+        turns: (u32, Duration),
     ) -> anyhow::Result<Duration> {
-        let turns = (repetitions, pause);
-        let time = self.yardsticks.shift(bytes, turns, self.patience)?;
+        let time = self.yardsticks.shift(bytes, gaps, turns, self.patience)?;
         Ok(time)
     }
 }

@@ -28,6 +28,9 @@ pub(crate) struct NetworkArgs {
     /// once, e.g. 1kb:20us,100kb:250us.
     #[arg(long, value_delimiter = ',', value_name = "BYTES:TIME,..", value_parser = overhead)]
     pub(crate) overhead: Vec<(u64, u64)>,
+    /// The same for messages to the worker that got the sender's last one too, as in a ring [default: as --overhead].
+    #[arg(long, value_delimiter = ',', value_name = "BYTES:TIME,..", value_parser = overhead)]
+    pub(crate) overhead_again: Option<Vec<(u64, u64)>>,
     /// two-level: workers of a machine.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) node_size: u32,
@@ -106,7 +109,11 @@ impl NetworkArgs {
         };
         let fabric = Fabric::new(topology, workers, self.line()).map_err(bad_request)?;
         let overhead = Overhead::new(self.overhead.clone());
-        Ok(fabric.with_burst(self.burst).with_overhead(overhead))
+        let fabric = fabric.with_burst(self.burst).with_overhead(overhead);
+        Ok(match &self.overhead_again {
+            Some(again) => fabric.with_overhead_again(Overhead::new(again.clone())),
+            None => fabric,
+        })
     }
 }
 

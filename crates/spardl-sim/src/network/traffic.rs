@@ -1,5 +1,7 @@
 //! Messages on the links of a fabric: who shares with whom, and what each link carried.
 
+use spardl_core::Rank;
+
 use super::Parcel;
 use super::flows::Flows;
 use crate::topology::{Fabric, transfer};
@@ -37,6 +39,8 @@ pub(crate) struct Traffic {
     sent: Vec<u64>,
     /// With a burst: until when each link would have been busy if it had passed nothing at once.
     busy: Vec<i64>,
+    /// Who got each worker's last message of this step.
+    last: Vec<Option<Rank>>,
     bytes: Vec<u64>,
 }
 
@@ -49,6 +53,7 @@ impl Traffic {
             sharing,
             sent: vec![0; links],
             busy: vec![IDLE; links],
+            last: vec![None; links],
             bytes: vec![0; links],
         }
     }
@@ -65,7 +70,8 @@ impl Traffic {
         let rest = bytes - self.pass_at_once(now, route.links(), bytes);
         let alone = transfer(rest, narrowest.unwrap_or(u64::MAX));
         (parcel.departed, parcel.alone) = (now, alone);
-        parcel.latency = route.latency + self.fabric.overhead().of(bytes);
+        let again = self.last[parcel.from.index()].replace(parcel.to) == Some(parcel.to);
+        parcel.latency = route.latency + self.fabric.overhead(bytes, again);
         match self.sharing {
             Sharing::Fair => {
                 self.flows.start(now, route, rest, parcel);
@@ -111,6 +117,7 @@ impl Traffic {
     /// What each link has carried since the last call, at the end of a step; the next one finds the links idle.
     pub(crate) fn take_use(&mut self) -> Vec<LinkUse> {
         self.busy.fill(IDLE);
+        self.last.fill(None);
         let capacities = self.fabric.capacities();
         let carried = self.bytes.iter_mut().zip(capacities);
         carried
@@ -126,6 +133,7 @@ impl Traffic {
         self.flows.clear();
         self.sent.fill(0);
         self.busy.fill(IDLE);
+        self.last.fill(None);
         self.bytes.fill(0);
     }
 }
