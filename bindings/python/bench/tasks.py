@@ -189,6 +189,8 @@ def at(density: float, **config: Any) -> dict[str, Any]:
 
 RULE_A = {"options": {"residual": "global-a"}}
 RULE_B = {"options": {"residual": "global-b"}}
+# 10,000 images: what experiments that compare many rows train.
+CIFAR_SHORT: dict[str, Any] = {"load": cifar10, "model": resnet20, "epochs": 8, "batch": 16, "lr": 0.03, "lr_epochs": (6,)}
 
 TASKS = {
     "cifar10": Cifar(
@@ -207,12 +209,7 @@ TASKS = {
             Row("momentum 0 (rule B) 0.1 %", at(0.001, dense_below=0, **RULE_B), hand_over=True, momentum=0.0),
             Row("powerSGD rank 4", power_rank=4),
         ),
-        load=cifar10,
-        model=resnet20,
-        epochs=8,
-        batch=16,
-        lr=0.03,
-        lr_epochs=(6,),
+        **CIFAR_SHORT,
     ),
     "cifar10-few-bits": Cifar(
         name="cifar10-few-bits",
@@ -227,12 +224,7 @@ TASKS = {
                 for name, density in values.items()
             ),
         ),
-        load=cifar10,
-        model=resnet20,
-        epochs=8,
-        batch=16,
-        lr=0.03,
-        lr_epochs=(6,),
+        **CIFAR_SHORT,
     ),
     "cifar10-longer": Cifar(
         name="cifar10-longer",
