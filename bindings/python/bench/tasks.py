@@ -141,6 +141,8 @@ class Cifar(Task):
         mirrored = torch.rand(len(rows), generator=chance) < 0.5
         images = torch.stack([image[:, y : y + 32, x : x + 32] for image, (y, x) in zip(padded, shifts)])
         images = torch.where(mirrored[:, None, None, None], images.flip(3), images)
+        # Convolutions keep this order of memory, and are a tenth faster with it.
+        images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             scores = model(images)
         return cross_entropy(scores.float(), data["labels"][rows])
