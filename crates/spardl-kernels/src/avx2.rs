@@ -13,7 +13,7 @@ pub(crate) use pass::{accumulate, copy};
 use std::arch::x86_64::*;
 
 use crate::few_bits::{Grid, Ladder};
-use crate::x86::{Sink, pass_ahead, prefetch};
+use crate::x86::{Sink, prefetch_scan, scan_ahead};
 use crate::{Entries, MAGNITUDE, portable, x86};
 
 /// Elements of one register.
@@ -28,11 +28,11 @@ pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     let (groups, tail) = work.as_chunks::<GROUP>();
     let magnitude = _mm256_set1_epi32(MAGNITUDE as i32);
     let below = _mm256_set1_epi32((limit - 1) as i32);
-    let (mut start, ahead) = (base, pass_ahead());
+    let (mut start, ahead) = (base, scan_ahead());
     for chunk in groups.chunks(CHUNK / GROUP) {
         let mut sink = Sink::new(out, chunk.len() * GROUP);
         for group in chunk {
-            prefetch(group, ahead);
+            prefetch_scan(group, ahead);
             let registers = group.as_chunks::<WIDTH>().0;
             let mut values = [_mm256_setzero_ps(); GROUP / WIDTH];
             let mut masks = [_mm256_setzero_si256(); GROUP / WIDTH];

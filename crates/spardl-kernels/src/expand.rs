@@ -1,4 +1,4 @@
-//! A sparse update written out: zeros everywhere but at its entries.
+//! Arrays written past the cache: a sparse update with zeros everywhere but at its entries, and copies.
 
 use crate::Level;
 
@@ -48,6 +48,41 @@ pub fn expand(
     }
 }
 
+/// Is [`copy_past_cache`] faster than a plain copy for what is read again soon?
+///
+/// Not on AMD, whose last level holds millions of elements: SparDL's merge at a density of 10 % takes 13.6 ms instead of 11.2 with it (Zen 5,
+/// n = 14,728,266).
+pub fn prefers_past_cache() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return !crate::x86::is_amd();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// `to = from`, written past the cache, for a large array that is written in pieces and not read before all of it is.
+///
+/// Plain stores read every line of `to` before they overwrite it. Xeon (family 6 model 167), 14,728,266 elements in blocks of 1,841,033: 0.33
+/// instead of 0.55 ns per element, and reading the copy again takes no longer (0.25 after either). See [`prefers_past_cache`].
+///
+/// # Panics
+///
+/// If the lengths differ.
+///
+/// # Example
+///
+/// ```
+/// let mut to = [0.0; 5];
+/// spardl_kernels::copy_past_cache(spardl_kernels::Level::best(), &[1.0, 2.0, 3.0, 4.0, 5.0], &mut to);
+/// assert_eq!(to, [1.0, 2.0, 3.0, 4.0, 5.0]);
+/// ```
+pub fn copy_past_cache(level: Level, from: &[f32], to: &mut [f32]) {
+    match level.usable() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::Avx512 => past_the_cache::copy(from, to),
+        _ => to.copy_from_slice(from),
+    }
+}
+
 /// Entries that are still to be written, from element `start` on.
 struct Rising<'a> {
     indices: &'a [u32],
@@ -87,7 +122,7 @@ impl<'a> Rising<'a> {
 
 #[cfg(target_arch = "x86_64")]
 mod past_the_cache {
-    use std::arch::x86_64::{_mm_load_ps, _mm_sfence, _mm_stream_ps};
+    use std::arch::x86_64::{_mm_loadu_ps, _mm_sfence, _mm_stream_ps};
 
     use super::Rising;
 
@@ -96,21 +131,18 @@ mod past_the_cache {
     const LINE: usize = 64;
     const WIDTH: usize = 4;
 
-    #[repr(align(64))]
-    struct Block([f32; BLOCK]);
-
     pub(super) fn expand(mut entries: Rising<'_>, out: &mut [f32]) {
         let head = out.as_ptr().align_offset(LINE).min(out.len());
         let (head, rest) = out.split_at_mut(head);
         let (blocks, tail) = rest.as_chunks_mut::<BLOCK>();
         head.fill(0.0);
         entries.put_next(head);
-        let mut block = Block([0.0; BLOCK]);
+        let mut block = [0.0; BLOCK];
         for out in blocks {
-            let (indices, start) = entries.put_next(&mut block.0);
+            let (indices, start) = entries.put_next(&mut block);
             stream(&block, out);
             for &index in indices {
-                block.0[index as usize - start] = 0.0;
+                block[index as usize - start] = 0.0;
             }
         }
         // SAFETY: SSE is part of x86-64. Non-temporal stores are ordered by nothing else.
@@ -118,12 +150,29 @@ mod past_the_cache {
         entries.expand_all(tail);
     }
 
-    fn stream(block: &Block, out: &mut [f32; BLOCK]) {
-        let (from, _) = block.0.as_chunks::<WIDTH>();
-        let (to, _) = out.as_chunks_mut::<WIDTH>();
+    pub(super) fn copy(from: &[f32], to: &mut [f32]) {
+        assert_eq!(from.len(), to.len(), "a copy has the length of its origin");
+        let head = to.as_ptr().align_offset(LINE).min(to.len());
+        let (from_head, from) = from.split_at(head);
+        let (to_head, to) = to.split_at_mut(head);
+        to_head.copy_from_slice(from_head);
+        let whole = to.len() / LINE * LINE;
+        let (from, from_tail) = from.split_at(whole);
+        let (to, to_tail) = to.split_at_mut(whole);
+        stream(from, to);
+        // SAFETY: SSE is part of x86-64. Non-temporal stores are ordered by nothing else.
+        unsafe { _mm_sfence() };
+        to_tail.copy_from_slice(from_tail);
+    }
+
+    /// `to` begins at a line and has a length in whole registers.
+    fn stream(from: &[f32], to: &mut [f32]) {
+        let (from, _) = from.as_chunks::<WIDTH>();
+        let (to, _) = to.as_chunks_mut::<WIDTH>();
         for (from, to) in from.iter().zip(to) {
-            // SAFETY: SSE is part of x86-64; the block is aligned by its type, the output to a line by the caller's head.
-            unsafe { _mm_stream_ps(to.as_mut_ptr(), _mm_load_ps(from.as_ptr())) };
+            // SAFETY: SSE is part of x86-64; the loads need no alignment, and what is stored to begins at a line (both callers cut a head off)
+            // and goes on by registers of 16 bytes.
+            unsafe { _mm_stream_ps(to.as_mut_ptr(), _mm_loadu_ps(from.as_ptr())) };
         }
     }
 }

@@ -54,7 +54,7 @@ mod avx512;
 mod x86;
 
 pub use entries::Entries;
-pub use expand::expand;
+pub use expand::{copy_past_cache, expand, prefers_past_cache};
 pub use level::Level;
 pub use pages::{prefer_huge_pages, zeroed};
 pub use product::{Factor, add_product};

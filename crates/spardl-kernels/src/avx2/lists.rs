@@ -2,10 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use super::{CHUNK, SET_LANES, WIDTH, load, set_bytes, store};
+use super::{CHUNK, GROUP, SET_LANES, WIDTH, load, set_bytes, store};
 use crate::elias_fano::words;
 use crate::window::{Marks, Sums};
-use crate::x86::{Sink, put_one};
+use crate::x86::{Sink, prefetch_scan, put_one, scan_ahead};
 use crate::{Entries, MAGNITUDE, Window, portable};
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -28,19 +28,22 @@ pub(crate) fn take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entrie
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn take_out(values: &mut [f32], base: u32, limit: u32, out: &mut Entries) {
-    let (registers, tail) = values.as_chunks_mut::<WIDTH>();
+    let (groups, tail) = values.as_chunks_mut::<GROUP>();
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    let mut start = base;
-    for chunk in registers.chunks_mut(CHUNK / WIDTH) {
-        let mut sink = Sink::new(out, chunk.len() * WIDTH);
-        for values in chunk {
-            let value = load(values);
-            let reached = reaching(magnitude(value), limit);
-            let index = _mm256_add_epi32(_mm256_set1_epi32(start as i32), lanes);
-            // SAFETY: the sink was made for every element of the chunk, and each is offered once.
-            unsafe { push_at(&mut sink, index, mask(reached), value) };
-            store(values, _mm256_andnot_ps(reached, value));
-            start = start.wrapping_add(WIDTH as u32);
+    let (mut start, ahead) = (base, scan_ahead());
+    for chunk in groups.chunks_mut(CHUNK / GROUP) {
+        let mut sink = Sink::new(out, chunk.len() * GROUP);
+        for group in chunk {
+            prefetch_scan(group, ahead);
+            for values in group.as_chunks_mut::<WIDTH>().0 {
+                let value = load(values);
+                let reached = reaching(magnitude(value), limit);
+                let index = _mm256_add_epi32(_mm256_set1_epi32(start as i32), lanes);
+                // SAFETY: the sink was made for every element of the chunk, and each is offered once.
+                unsafe { push_at(&mut sink, index, mask(reached), value) };
+                store(values, _mm256_andnot_ps(reached, value));
+                start = start.wrapping_add(WIDTH as u32);
+            }
         }
         // SAFETY: `push_at` counts what it writes; the chunk has no more elements than the sink has room for.
         unsafe { sink.finish() };
@@ -50,21 +53,24 @@ pub(crate) fn take_out(values: &mut [f32], base: u32, limit: u32, out: &mut Entr
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) -> usize {
-    let (registers, tail) = values.as_chunks::<WIDTH>();
-    out.reserve(registers.len() * WIDTH + WIDTH);
+    let (groups, tail) = values.as_chunks::<GROUP>();
+    out.reserve(groups.len() * GROUP + WIDTH);
     let (mut len, end) = (out.len(), out.as_mut_ptr());
-    let mut above = 0;
-    for register in registers {
-        let bits = magnitude(load(register));
-        let reach_high = mask(reaching(bits, high));
-        let between = mask(reaching(bits, low)) & !reach_high;
-        above += reach_high.count_ones() as usize;
-        // SAFETY: room for every element and one register more was reserved, and `len` counts no more than the elements seen.
-        unsafe {
-            let keys = _mm256_permutevar8x32_epi32(bits, set_lanes(between));
-            _mm256_storeu_si256(end.add(len).cast(), keys);
+    let (mut above, ahead) = (0, scan_ahead());
+    for group in groups {
+        prefetch_scan(group, ahead);
+        for register in group.as_chunks::<WIDTH>().0 {
+            let bits = magnitude(load(register));
+            let reach_high = mask(reaching(bits, high));
+            let between = mask(reaching(bits, low)) & !reach_high;
+            above += reach_high.count_ones() as usize;
+            // SAFETY: room for every element and one register more was reserved, and `len` counts no more than the elements seen.
+            unsafe {
+                let keys = _mm256_permutevar8x32_epi32(bits, set_lanes(between));
+                _mm256_storeu_si256(end.add(len).cast(), keys);
+            }
+            len += between.count_ones() as usize;
         }
-        len += between.count_ones() as usize;
     }
     // SAFETY: the stores above initialised everything up to `len`, which is within the capacity.
     unsafe { out.set_len(len) };

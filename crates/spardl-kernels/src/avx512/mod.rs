@@ -14,7 +14,7 @@ use places::put_found;
 
 use crate::few_bits::{Grid, Ladder};
 use crate::window::{Marks, Sums};
-use crate::x86::{Sink, pass_ahead, prefetch};
+use crate::x86::{Sink, prefetch_scan, scan_ahead};
 use crate::{Entries, MAGNITUDE, Window, portable, x86};
 
 /// Elements of one register.
@@ -27,26 +27,17 @@ const CHUNK: usize = 64 * GROUP;
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn extract(work: &[f32], base: u32, limit: u32, out: &mut Entries) {
     let (groups, tail) = work.as_chunks::<GROUP>();
-    let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
-    let limits = _mm512_set1_epi32(limit as i32);
-    let (mut start, ahead) = (base, pass_ahead());
+    let (mut start, ahead) = (base, scan_ahead());
     for chunk in groups.chunks(CHUNK / GROUP) {
         let mut sink = Sink::new(out, chunk.len() * GROUP);
         for group in chunk {
-            prefetch(group, ahead);
-            let registers = group.as_chunks::<WIDTH>().0;
-            let mut values = [_mm512_setzero_ps(); GROUP / WIDTH];
-            let mut masks = [0; GROUP / WIDTH];
-            for j in 0..GROUP / WIDTH {
-                values[j] = load(&registers[j]);
-                let bits = _mm512_and_si512(_mm512_castps_si512(values[j]), magnitude);
-                masks[j] = _mm512_cmpge_epu32_mask(bits, limits);
-            }
-            for j in 0..GROUP / WIDTH {
+            prefetch_scan(group, ahead);
+            for values in group.as_chunks::<WIDTH>().0 {
+                let value = load(values);
                 // SAFETY: the sink was made for every element of the chunk, and each is offered once.
-                unsafe { push(&mut sink, start + (j * WIDTH) as u32, masks[j], values[j]) };
+                unsafe { push(&mut sink, start, reaching(value, limit), value) };
+                start = start.wrapping_add(WIDTH as u32);
             }
-            start = start.wrapping_add(GROUP as u32);
         }
         // SAFETY: `push` counts what it writes; the chunk has no more elements than the sink has room for.
         unsafe { sink.finish() };
@@ -73,17 +64,20 @@ pub(crate) fn take(indices: &[u32], values: &[f32], limit: u32, out: &mut Entrie
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn take_out(values: &mut [f32], base: u32, limit: u32, out: &mut Entries) {
-    let (registers, tail) = values.as_chunks_mut::<WIDTH>();
-    let mut start = base;
-    for chunk in registers.chunks_mut(CHUNK / WIDTH) {
-        let mut sink = Sink::new(out, chunk.len() * WIDTH);
-        for values in chunk {
-            let value = load(values);
-            let mask = reaching(value, limit);
-            // SAFETY: the sink was made for every element of the chunk, and each is offered once.
-            unsafe { push(&mut sink, start, mask, value) };
-            store(values, _mm512_maskz_mov_ps(!mask, value));
-            start = start.wrapping_add(WIDTH as u32);
+    let (groups, tail) = values.as_chunks_mut::<GROUP>();
+    let (mut start, ahead) = (base, scan_ahead());
+    for chunk in groups.chunks_mut(CHUNK / GROUP) {
+        let mut sink = Sink::new(out, chunk.len() * GROUP);
+        for group in chunk {
+            prefetch_scan(group, ahead);
+            for values in group.as_chunks_mut::<WIDTH>().0 {
+                let value = load(values);
+                let mask = reaching(value, limit);
+                // SAFETY: the sink was made for every element of the chunk, and each is offered once.
+                unsafe { push(&mut sink, start, mask, value) };
+                store(values, _mm512_maskz_mov_ps(!mask, value));
+                start = start.wrapping_add(WIDTH as u32);
+            }
         }
         // SAFETY: `push` counts what it writes; the chunk has no more elements than the sink has room for.
         unsafe { sink.finish() };
@@ -186,23 +180,26 @@ fn set_bytes(bytes: &[u8; 64]) -> u64 {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn keys_between(values: &[f32], low: u32, high: u32, out: &mut Vec<u32>) -> usize {
-    let (registers, tail) = values.as_chunks::<WIDTH>();
+    let (groups, tail) = values.as_chunks::<GROUP>();
     let magnitude = _mm512_set1_epi32(MAGNITUDE as i32);
     let lows = _mm512_set1_epi32(low as i32);
     let span = _mm512_set1_epi32(high.wrapping_sub(low) as i32);
-    out.reserve(registers.len() * WIDTH + WIDTH);
+    out.reserve(groups.len() * GROUP + WIDTH);
     let (mut len, end) = (out.len(), out.as_mut_ptr());
     let highs = _mm512_set1_epi32(high as i32);
-    let mut above = 0;
-    for register in registers {
-        let bits = _mm512_and_si512(_mm512_castps_si512(load(register)), magnitude);
-        above += _mm512_cmpge_epu32_mask(bits, highs).count_ones() as usize;
-        let mask = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(bits, lows), span);
-        // SAFETY: room for every element and one register more was reserved, and `len` counts no more than the elements seen.
-        unsafe {
-            _mm512_storeu_epi32(end.add(len).cast(), _mm512_maskz_compress_epi32(mask, bits))
-        };
-        len += mask.count_ones() as usize;
+    let (mut above, ahead) = (0, scan_ahead());
+    for group in groups {
+        prefetch_scan(group, ahead);
+        for register in group.as_chunks::<WIDTH>().0 {
+            let bits = _mm512_and_si512(_mm512_castps_si512(load(register)), magnitude);
+            above += _mm512_cmpge_epu32_mask(bits, highs).count_ones() as usize;
+            let mask = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(bits, lows), span);
+            // SAFETY: room for every element and one register more was reserved, and `len` counts no more than the elements seen.
+            unsafe {
+                _mm512_storeu_epi32(end.add(len).cast(), _mm512_maskz_compress_epi32(mask, bits))
+            };
+            len += mask.count_ones() as usize;
+        }
     }
     // SAFETY: the stores above initialised everything up to `len`, which is within the capacity.
     unsafe { out.set_len(len) };

@@ -53,3 +53,24 @@ fn entries_outside_of_the_output_are_refused_at_every_level() {
         }
     }
 }
+
+#[test]
+fn copies_past_the_cache_are_whole_wherever_they_begin() {
+    let from: Vec<f32> = (1..=200).map(|value| value as f32).collect();
+    for level in Level::available() {
+        for (offset, length) in
+            (0..20).flat_map(|offset| (0..180).map(move |length| (offset, length)))
+        {
+            let from = &from[offset..offset + length];
+            let mut to = [0.0; 200];
+            copy_past_cache(level, from, &mut to[offset / 2..][..length]);
+            let (before, rest) = to.split_at(offset / 2);
+            let (copied, after) = rest.split_at(length);
+            assert_eq!(copied, from, "{level:?}, {offset}, {length}");
+            assert!(
+                before.iter().chain(after).all(|&value| value == 0.0),
+                "{level:?}, {offset}, {length}"
+            );
+        }
+    }
+}
