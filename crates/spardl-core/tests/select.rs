@@ -308,6 +308,31 @@ fn many_steps_on_crowded_blocks_equal_sorting() {
 }
 
 #[test]
+fn crowded_blocks_that_are_read_alone_equal_sorting() {
+    for (seed, shape) in SHAPES.into_iter().enumerate() {
+        let mut numbers = Numbers(seed as u64);
+        let mut pair = Pair::new(Partition::from_cuts(30_000, [20_000, 30_000]).unwrap());
+        for step in 0..8 {
+            // A scale that jumps makes a prediction fail.
+            let scale = if step == 5 { 0.01 } else { 1.0 };
+            let left = std::mem::take(&mut pair.now);
+            let input = (0..30_000)
+                .map(|i| left.get(i).unwrap_or(&0.0) + scale * shape.value(i, &mut numbers))
+                .collect();
+            let quotas = [2_000, 1_000];
+            pair.pass(input, &quotas);
+            for (block, quota) in quotas.into_iter().enumerate() {
+                pair.take_top(block, quota, ValueType::F32);
+                let list = pair.received(block, 300, &mut numbers);
+                pair.add(block, list);
+                let finals = pair.sent.iter().copied().filter(|i| i % 3 > 0).collect();
+                pair.apply(block, step % 2, &finals);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_candidate_that_shrinks_below_the_floor_uncovers_a_smaller_entry() {
     let mut pair = Pair::new(Partition::even(4, 1));
     let input = vec![10.0, 9.0, 1.0, 0.9];

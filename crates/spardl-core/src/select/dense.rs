@@ -4,7 +4,8 @@
 //! pass over it, to find the limit another, to take what reaches it a third, each as fast as memory; nothing needs a prediction. The
 //! array is as long as the bucket, which is O(k) where much is selected.
 //!
-//! A block that nothing was added to needs no array either: what was taken of it is what reaches a limit, which says it all.
+//! A block that nothing was added to needs no array either: what was taken of it is what reaches a limit, which says it all. Where that
+//! was so in the last step, the pass looks for candidates as in a listed block, so that nothing of the block is read again.
 //!
 //! A tiny block has no room to save in, and lists of its own would take many times its size.
 
@@ -27,6 +28,10 @@ pub(super) struct Crowded {
     /// Received lists, in the order they came, not yet added.
     pub(super) pending: Vec<Entries>,
     values: Values,
+    /// The entries of `work` with at least the magnitude `floor`.
+    pub(super) found: Entries,
+    /// Infinite when nothing was looked for.
+    pub(super) floor: f32,
 }
 
 impl Crowded {
@@ -71,18 +76,38 @@ impl Cut {
     }
 }
 
-/// How a block of `len` elements of which `quota` are selected is held, unless as lists.
-pub(super) fn form(len: usize, quota: usize) -> Option<Form> {
-    if len <= TINY {
-        Some(Form::Tiny)
-    } else if quota >= len.div_ceil(CROWDED) {
-        Some(Form::Crowded(Box::default()))
-    } else {
-        None
-    }
+/// With one selected element in so few, a list of candidates costs more than to read the block again.
+const MANY: usize = 6;
+
+/// Is a block of `len` elements too small for lists?
+pub(super) const fn is_tiny(len: usize) -> bool {
+    len <= TINY
+}
+
+/// Is a block of `len` elements of which `quota` are selected crowded?
+pub(super) const fn is_crowded(len: usize, quota: usize) -> bool {
+    quota >= len.div_ceil(CROWDED)
+}
+
+/// Are so many of `len` elements selected that the pass should not look for them?
+pub(super) const fn is_full(len: usize, quota: usize) -> bool {
+    quota >= len.div_ceil(MANY)
 }
 
 impl Selector {
+    /// A step begins in which the block is crowded; the pass looks for entries of magnitude at least `floor`.
+    pub(super) fn start_crowded(&mut self, block: usize, floor: f32) {
+        if !matches!(self.forms[block], Form::Crowded(_)) {
+            self.forms[block] = Form::Crowded(Box::default());
+        }
+        if let Form::Crowded(crowded) = &mut self.forms[block] {
+            crowded.pending.clear();
+            crowded.values = Values::OfWork;
+            crowded.found.clear();
+            crowded.floor = floor;
+        }
+    }
+
     /// The values of the pass become the current ones of the tiny blocks.
     pub(super) fn load_tiny(&mut self, work: &[f32]) {
         if self.dense.is_empty()
@@ -150,6 +175,10 @@ impl Selector {
         self.load_if_touched(block, work);
         let range = self.partition.range(block);
         let untouched = self.is_untouched(block);
+        self.hints[block].is_read_alone = untouched && values.is_exact();
+        if self.hints[block].is_read_alone && self.take_found(block, quota, out) {
+            return;
+        }
         let current = if untouched { work } else { &self.dense };
         let current = &current[range.clone()];
         let limit = self.ranks.limit_of_array(self.kernels, current, quota);
@@ -170,6 +199,40 @@ impl Selector {
         if let Form::Crowded(crowded) = &mut self.forms[block] {
             crowded.values = Values::Cut(cut);
         }
+    }
+
+    /// Removes the `quota` largest values of an untouched block, if the pass found so many.
+    fn take_found(&mut self, block: usize, quota: usize, out: &mut Entries) -> bool {
+        let (range, kernels) = (self.partition.range(block), self.kernels);
+        let Form::Crowded(crowded) = &mut self.forms[block] else {
+            return false;
+        };
+        let (found, floor) = (&crowded.found, crowded.floor);
+        if floor == f32::INFINITY {
+            return false;
+        }
+        let hint = &mut self.hints[block];
+        let values = &found.values;
+        let limit = self.ranks.limit(kernels, values, quota, hint.magnitude);
+        let enough = floor == 0.0 || limit.is_some_and(|limit| limit.bits >= magnitude(floor));
+        hint.held(enough);
+        if !enough {
+            self.rescans += 1;
+            return false;
+        }
+        hint.selected(quota, limit);
+        hint.learn(kernels, values, floor);
+        let Limit { bits, excess } = limit.unwrap_or_default();
+        let bits = bits.max(1);
+        let end = first_loser(values, Limit { bits, excess });
+        let (before, after) = found.indices.split_at(end);
+        spardl_kernels::take(kernels, before, &values[..end], bits, out);
+        spardl_kernels::take(kernels, after, &values[end..], bits + 1, out);
+        let end = after
+            .first()
+            .map_or(range.len(), |&index| index as usize - range.start);
+        crowded.values = Values::Cut(Cut { bits, end });
+        true
     }
 
     /// Removes the values that reach the limit (zeros never) from a block that is in the array.

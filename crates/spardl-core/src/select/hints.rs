@@ -16,6 +16,8 @@ pub(super) struct Hint {
     part: f32,
     /// How many entries should reach the floor, as a multiple of the quota.
     margin: f32,
+    /// Was the block crowded, and selected from before anything was added to it?
+    pub(super) is_read_alone: bool,
 }
 
 /// Where `margin` settles while predictions hold, and the most it grows to while they do not.
@@ -27,6 +29,7 @@ impl Hint {
         magnitude: 0.0,
         part: 0.93,
         margin: 1.2,
+        is_read_alone: false,
     };
 
     /// The floor for a selection of about the quota of the last one, if there was such a selection.

@@ -13,8 +13,8 @@ const SPARSE: usize = 128;
 /// With one final entry in so many elements, to copy the values of `work` is faster than to mark the entries that are both known and final.
 const CROWDED_FINALS: usize = 6;
 
-/// Elements of a crowded block that are added to at a time: they stay in the second-level cache for all lists.
-const STRETCH: usize = 1 << 15;
+/// Elements of a crowded block that are added to at a time: they stay in the first-level cache for all lists.
+const STRETCH: usize = 1 << 12;
 
 /// In `range`, `known` plus the received `lists` in their order; where an index is not known yet, its value in `work` comes first.
 /// The result goes to the first of two empty lists, the second is for its memory.
@@ -87,28 +87,35 @@ pub(super) fn load(
         .iter()
         .map(|list| first_from(&list.indices, start))
         .collect();
-    let mut first = 0;
-    while first < values.len() {
-        let end = values.len().min(first + STRETCH);
-        if let Some(work) = work {
-            values[first..end].copy_from_slice(&work[first..end]);
+    let (mut sums, past_cache) = ([0.0; STRETCH], spardl_kernels::prefers_past_cache());
+    for (first, values) in (start..).step_by(STRETCH).zip(values.chunks_mut(STRETCH)) {
+        match work.map(|work| &work[first - start..][..values.len()]) {
+            Some(work) if past_cache => {
+                let sums = &mut sums[..values.len()];
+                sums.copy_from_slice(work);
+                add_next(kernels, first, sums, lists, &mut at);
+                spardl_kernels::copy_past_cache(kernels, sums, values);
+            }
+            work => {
+                if let Some(work) = work {
+                    values.copy_from_slice(work);
+                }
+                add_next(kernels, first, values, lists, &mut at);
+            }
         }
-        for (list, at) in lists.iter().zip(&mut at) {
-            // A stretch has no more entries than elements.
-            let most = list.len().min(*at + STRETCH);
-            let count = first_from(&list.indices[*at..most], start + end);
-            let range = *at..*at + count;
-            let (indices, added) = (&list.indices[range.clone()], &list.values[range]);
-            spardl_kernels::add_at(
-                kernels,
-                &mut values[first..end],
-                (start + first) as u32,
-                indices,
-                added,
-            );
-            *at += count;
-        }
-        first = end;
+    }
+}
+
+/// Adds what the lists have for `values`, which begin at `start`, from the positions `at` on, and moves these.
+fn add_next(kernels: Level, start: usize, values: &mut [f32], lists: &[Entries], at: &mut [usize]) {
+    for (list, at) in lists.iter().zip(at) {
+        // There are no more entries than elements.
+        let most = list.len().min(*at + values.len());
+        let count = first_from(&list.indices[*at..most], start + values.len());
+        let range = *at..*at + count;
+        let (indices, added) = (&list.indices[range.clone()], &list.values[range]);
+        spardl_kernels::add_at(kernels, values, start as u32, indices, added);
+        *at += count;
     }
 }
 

@@ -112,12 +112,16 @@ impl Selector {
     pub fn pass(&mut self, feedback: &mut Feedback, gradient: Gradient<'_>, quotas: &[usize]) {
         for (block, &quota) in quotas.iter().enumerate() {
             let len = self.partition.range(block).len();
-            match dense::form(len, quota) {
-                Some(form) => self.forms[block] = form,
-                None => {
-                    let floor = self.predict(block, feedback, gradient, quota);
-                    self.start_listed(block, floor);
-                }
+            if dense::is_tiny(len) {
+                self.forms[block] = Form::Tiny;
+            } else if !dense::is_crowded(len, quota) {
+                let floor = self.predict(block, feedback, gradient, quota);
+                self.start_listed(block, floor);
+            } else if self.hints[block].is_read_alone && !dense::is_full(len, quota) {
+                let floor = self.predict(block, feedback, gradient, quota);
+                self.start_crowded(block, floor);
+            } else {
+                self.start_crowded(block, f32::INFINITY);
             }
         }
         self.accumulate(feedback, gradient);
@@ -140,13 +144,19 @@ impl Selector {
         let mut skipped = 0..0;
         for (block, form) in self.forms.iter_mut().enumerate() {
             let range = self.partition.range(block);
-            if let Form::Listed(overlay) = form {
-                spans.push(Span::skipped(skipped));
-                skipped = range.end..range.end;
-                spans.push(Span::new(range, overlay.floor, &mut overlay.entries));
-            } else {
-                skipped.end = range.end;
-            }
+            let (floor, found) = match form {
+                Form::Listed(overlay) => (overlay.floor, &mut overlay.entries),
+                Form::Crowded(crowded) if crowded.floor < f32::INFINITY => {
+                    (crowded.floor, &mut crowded.found)
+                }
+                _ => {
+                    skipped.end = range.end;
+                    continue;
+                }
+            };
+            spans.push(Span::skipped(skipped));
+            skipped = range.end..range.end;
+            spans.push(Span::new(range, floor, found));
         }
         spans.push(Span::skipped(skipped));
         feedback.accumulate(gradient, spans);
@@ -154,8 +164,10 @@ impl Selector {
         if feedback.is_flagged() {
             // Without a contribution there is nothing below the floor either.
             for form in &mut self.forms {
-                if let Form::Listed(overlay) = form {
-                    overlay.floor = 0.0;
+                match form {
+                    Form::Listed(overlay) => overlay.floor = 0.0,
+                    Form::Crowded(crowded) => crowded.floor = crowded.floor.min(0.0),
+                    Form::Tiny => {}
                 }
             }
         }
