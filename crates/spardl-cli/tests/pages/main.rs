@@ -1,9 +1,10 @@
 //! Pages and help texts name only what exists: their links lead to files and headings, their commands are ones that spardl, cargo
-//! and the scripts accept.
+//! and the scripts accept, their commits are in the history.
 
 #![cfg(feature = "train")]
 
 mod command;
+mod history;
 mod page;
 
 use std::collections::BTreeSet;
@@ -191,6 +192,30 @@ fn tests_that_pages_name_exist() {
 }
 
 #[test]
+fn commits_that_pages_name_are_in_the_history() {
+    if !history::is_whole() {
+        eprintln!("skipped: without all of the history nobody can tell");
+        return;
+    }
+    let head = history::git(&["rev-parse", "HEAD"]).expect("a commit");
+    assert!(history::has(&head) && history::has(&head[..12]));
+    assert!(!history::has("0123456789abcdef0123456789abcdef01234567"));
+    let (mut tried, mut missing) = (BTreeSet::new(), Vec::new());
+    for page in pages() {
+        for text in words(&page.text) {
+            for commit in history::commits(&text) {
+                tried.insert(commit.to_owned());
+                if !history::has(commit) {
+                    missing.push(format!("{}: {commit}", page.name));
+                }
+            }
+        }
+    }
+    none("commits that are not in the history", &missing);
+    assert!(tried.len() >= 10, "only {tried:?} were found");
+}
+
+#[test]
 fn spardl_accepts_the_commands_of_the_pages() {
     let mut tried = 0;
     let mut refused = Vec::new();
@@ -270,6 +295,13 @@ fn a_page_is_read_as_a_reader_would() {
         ["c.md", "e"]
     );
     assert_eq!(anchor(" In a program, `bare`"), "in-a-program-bare");
+    assert_eq!(
+        history::commits(
+            "1000000 in 12 s (commit 4074473), a build between 5a8a565\nand `ffc76e5`; commits 5617704 to\n1234567, then 7654321"
+        ),
+        ["4074473", "5a8a565", "ffc76e5", "5617704", "1234567"]
+    );
+    assert_eq!(history::commits("2.591591563, defaced, 0x1234567"), [""; 0]);
     assert_eq!(
         spardl_arguments("mpiexec -n 2 target/release/spardl bench --x 1 | cat"),
         Some(vec!["bench".into(), "--x".into(), "1".into()])
