@@ -76,7 +76,8 @@ fn algorithms() -> anyhow::Result<String> {
          Every method works for any number of workers P, any length n and any k, agrees bit for bit on all workers, and exists\n\
          as `NAME-bf16` with bf16 values on the wire; methods that keep a residual also as `NAME-q8`, `-q4`, `-q2`, `-q1`,\n\
          with values of so many bits. The papers are cited by name: the SparDL, Ok-Topk and ExDyna papers and those\n\
-         that each method names. One word is 4 bytes; an entry is an index and a value.\n\n\
+         that each method names. One word is 4 bytes; an entry is an index and a value. Nothing in the tables is measured: all\n\
+         numbers are computed, the same on every CPU and at every SIMD level. A test holds the page to the code.\n\n\
          ## All methods\n\n\
          Per worker and step, default options, n = {ELEMENTS}, k = {K} (density 0.01). *Rounds*: a range where the schedule depends on\n\
          the data or the step. *MB at most*: what the busiest worker can send, headers included: of lists with indices as they are packed, except where methods exchange indices alone, which count raw; threshold methods\n\

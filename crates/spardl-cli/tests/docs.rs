@@ -61,7 +61,7 @@ fn the_picture_of_accuracies_shows_the_tables_of_the_page() {
     );
 }
 
-/// About a minute: `cargo test --release -p spardl-cli --test docs -- --ignored`.
+/// Half a minute: `cargo test -p spardl-cli --test docs -- --ignored`, as `scripts/test` does.
 #[test]
 #[ignore = "runs all ablations at full size"]
 fn the_page_of_ablations_has_the_numbers_of_its_commands() {
