@@ -11,5 +11,6 @@ workers=(--nworkers "${NWORKERS:-32}")
 [ -z "${LAUNCH:-}" ] || workers=()
 exec ${LAUNCH:-} "${SPARDL:-spardl}" train "${workers[@]}" \
   --dnn bert-base --dataset wikitext --length 128 --max-epochs 10 --batch-size 8 --lr 0.01 --clip 1 \
+  --momentum 0.9 --sparse-momentum 0.9 \
   --compression --compressor ok-topk --set ok-topk.preset=bert --density 0.01 \
   "$@"

@@ -61,6 +61,32 @@ fn the_picture_of_accuracies_shows_the_tables_of_the_page() {
     );
 }
 
+/// Nothing that was published hands momentum over, which is what `--sparse-momentum` does when nobody asks.
+#[test]
+fn a_published_configuration_says_what_momentum_steps_have_that_hold_mass_back() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let files = std::fs::read_dir(examples).expect("the examples");
+    let paths = files.map(|file| file.expect("a file").path());
+    let scripts: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|kind| kind == "sh"))
+        .collect();
+    assert!(scripts.len() >= 12, "{scripts:?}");
+    for path in scripts {
+        let text = std::fs::read_to_string(&path).expect("a script");
+        let (_, command) = text.split_once("set -euo pipefail").expect("a command");
+        let words: Vec<&str> = command.split([' ', '(', ')', '\n']).collect();
+        let after = |option| {
+            let at = words.iter().position(|word| *word == option)?;
+            words.get(at + 1).copied()
+        };
+        let shown = path.display();
+        let momentum = after("--momentum").unwrap_or_else(|| panic!("{shown}: no --momentum"));
+        if momentum != "0" {
+            assert_eq!(after("--sparse-momentum"), Some(momentum), "{shown}");
+        }
+    }
+}
+
 /// Half a minute: `cargo test -p spardl-cli --test docs -- --ignored`, as `scripts/test` does.
 #[test]
 #[ignore = "runs all ablations at full size"]
