@@ -60,7 +60,7 @@ impl Entry {
             let names: Vec<&str> = self.options.iter().map(|(name, _)| *name).collect();
             let expected = match names.as_slice() {
                 [] => "it has no options of its own".to_owned(),
-                names => format!("its options are {}", names.join(", ")),
+                names => offer(option, names),
             };
             return Err(ConfigError::BadOption {
                 method: self.name.to_owned(),

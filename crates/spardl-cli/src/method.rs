@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 #[cfg(feature = "train")]
 use spardl::AUTO;
 use spardl_algos::{Options, Residual, Sag, registry};
-use spardl_core::{Algorithm, Codec, IndexCoding, Layout, ValueType, World};
+use spardl_core::{Algorithm, Codec, IndexCoding, Layout, ValueType, World, offer};
 
 use crate::output::bad_request;
 
@@ -77,7 +77,11 @@ impl MethodArgs {
             if !known.contains(&option) {
                 return Err(bad_request(match known.as_slice() {
                     [] => format!("--set '{setting}': {} has no options", entry.name),
-                    known => format!("--set '{setting}': {} has {}", entry.name, known.join(", ")),
+                    known => format!(
+                        "--set '{setting}': {} has no option '{option}': {}",
+                        entry.name,
+                        offer(option, known)
+                    ),
                 }));
             }
             // An option of NAME is one of NAME-TYPE too, and the other way round.

@@ -15,6 +15,48 @@ fn a_misspelt_option_or_command_gets_a_suggestion() {
 }
 
 #[test]
+fn a_misspelt_value_gets_a_suggestion_too() {
+    for (call, meant) in [
+        ("ablation residual", "residuals"),
+        ("ablation lst", "list"),
+        ("bench --value-type bf61", "bf16"),
+        ("bench --residual gobal-b", "global-b"),
+        ("bench --set spardl.reidual=local", "residual"),
+        ("simulate --topology fattree", "fat-tree"),
+        ("advise --workers 8 --model resnet05", "resnet50"),
+    ] {
+        let words = refused(call);
+        let offer = format!("did you mean '{meant}'?");
+        assert!(words.contains(&offer), "{call}: {words}");
+    }
+    let words = refused("simulate --topology ring.csv");
+    assert!(!words.contains("did you mean"), "{words}");
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn a_misspelt_word_of_training_gets_a_suggestion() {
+    for (call, meant) in [
+        ("train --optimiser sdg", "sgd"),
+        ("train --optimizer AdamV", "adam"),
+        ("train --lr-schedule constent", "constant"),
+        ("train --on-non-finite skipp", "skip"),
+        ("train --residual golbal-a", "global-a"),
+        ("compare --value-type bf15", "bf16"),
+    ] {
+        let words = refused(call);
+        let offer = format!("did you mean '{meant}'?");
+        assert!(words.contains(&offer), "{call}: {words}");
+    }
+}
+
+#[test]
+fn advice_takes_the_length_of_the_gradient_by_the_name_it_has_elsewhere() {
+    let advice = printed("advise --workers 8 --elements 7000000");
+    assert_eq!(advice, printed("advise --workers 8 --parameters 7000000"));
+}
+
+#[test]
 fn completions_know_commands_and_options() {
     for shell in ["bash", "zsh", "fish"] {
         let text = printed(&format!("completions {shell}"));

@@ -10,10 +10,19 @@ const ALIKE: f64 = 0.8;
 ///
 /// let names = ["spardl", "ok-topk", "dense"];
 /// assert_eq!(offer("oktopk", &names), "did you mean 'ok-topk'? There are spardl, ok-topk, dense");
+/// assert_eq!(offer("DENES", &names), "did you mean 'dense'? There are spardl, ok-topk, dense");
 /// assert_eq!(offer("horovod", &names), "there are spardl, ok-topk, dense");
 /// ```
 pub fn offer(name: &str, names: &[&str]) -> String {
-    let likeness = |known: &str| strsim::jaro_winkler(name, known);
+    let name = name.to_lowercase();
+    let likeness = |known: &str| {
+        let likeness = strsim::jaro_winkler(&name, known);
+        // In short words one slip leaves little that is alike; in the shortest it leaves nothing to go by.
+        match known.len() > 2 && strsim::osa_distance(&name, known) == 1 {
+            true => likeness.max(ALIKE),
+            false => likeness,
+        }
+    };
     let nearest = names
         .iter()
         .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))

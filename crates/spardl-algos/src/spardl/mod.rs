@@ -41,7 +41,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use spardl_core::{
-    Algorithm, Codec, ConfigError, Cost, Estimate, Laws, Layout, Machine, Support, ValueType, World,
+    Algorithm, Codec, ConfigError, Cost, Estimate, Laws, Layout, Machine, Support, ValueType,
+    World, offer,
 };
 
 use crate::Options;
@@ -170,10 +171,7 @@ impl FromStr for Residual {
         let rule = Self::ALL.iter().find(|(name, _)| *name == text);
         rule.map(|(_, rule)| *rule).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
-            format!(
-                "'{text}' is not a residual rule: use one of {}",
-                names.join(", ")
-            )
+            format!("'{text}' is not a residual rule: {}", offer(text, &names))
         })
     }
 }

@@ -14,6 +14,8 @@ mod residuals;
 mod runner;
 mod teams;
 
+use spardl_core::offer;
+
 use crate::launch;
 use crate::output::{bad_request, print};
 use crate::screen::stdout_width;
@@ -62,6 +64,9 @@ struct Ablation {
     question: &'static str,
     run: fn(Scale) -> anyhow::Result<Report>,
 }
+
+/// What is asked for instead of an ablation.
+const LIST: &str = "list";
 
 const ABLATIONS: &[Ablation] = &[
     Ablation {
@@ -126,7 +131,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if launch::is_silent() {
         return Ok(());
     }
-    if args.name == "list" {
+    if args.name == LIST {
         return print(&list(args.format)?);
     }
     let report = report(&args.name, args.quick, args.seed)?;
@@ -144,11 +149,9 @@ pub(crate) fn text(name: &str) -> anyhow::Result<String> {
 fn report(name: &str, quick: bool, seed: u64) -> anyhow::Result<Report> {
     let found = ABLATIONS.iter().find(|ablation| ablation.name == name);
     let Some(ablation) = found else {
-        let names: Vec<&str> = ABLATIONS.iter().map(|ablation| ablation.name).collect();
-        let message = format!(
-            "'{name}' is not an ablation: use one of {}, or list",
-            names.join(", ")
-        );
+        let names = ABLATIONS.iter().map(|ablation| ablation.name);
+        let names: Vec<&str> = names.chain([LIST]).collect();
+        let message = format!("'{name}' is not an ablation: {}", offer(name, &names));
         return Err(bad_request(message));
     };
     (ablation.run)(Scale { quick, seed })

@@ -5,7 +5,7 @@ mod candidates;
 use std::path::PathBuf;
 
 use spardl::tune::{Gammas, Kind};
-use spardl_core::{Density, Gamma, Line, Model};
+use spardl_core::{Density, Gamma, Line, Model, offer};
 
 use crate::output::{bad_request, print};
 use crate::screen::grouped;
@@ -25,7 +25,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = model_size, required_unless_present = "parameters")]
     model: Option<u32>,
     /// The number of parameters.
-    #[arg(long, value_name = "N", conflicts_with = "model")]
+    #[arg(
+        long,
+        visible_alias = "elements",
+        value_name = "N",
+        conflicts_with = "model"
+    )]
     parameters: Option<u32>,
     /// What a worker can send per second.
     #[arg(long, default_value = "1gbit", value_name = "RATE", value_parser = bits)]
@@ -86,10 +91,8 @@ fn model_size(name: &str) -> Result<u32, String> {
     let found = MODELS.iter().find(|(known, _)| *known == name);
     found.map(|(_, size)| *size).ok_or_else(|| {
         let names: Vec<&str> = MODELS.iter().map(|(name, _)| *name).collect();
-        format!(
-            "'{name}' is not a model I know: expected {}, or --parameters",
-            names.join(", ")
-        )
+        let offer = offer(name, &names);
+        format!("'{name}' is not a model I know: {offer}; or give --parameters")
     })
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use spardl_core::offer;
 use spardl_sim::{Fabric, Line, Matrix, Overhead, Sharing, Topology};
 
 use super::units::{bits, bytes, nanos};
@@ -130,8 +131,10 @@ fn overhead(text: &str) -> Result<(u64, u64), String> {
 fn read_matrix(path: &Path, default: Line) -> anyhow::Result<Matrix> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| {
+        let known = ["flat", "two-level", "fat-tree", "flattened-butterfly"];
+        let offer = offer(&shown.to_string(), &known);
         bad_request(format!(
-            "--topology {shown}: {error}; expected flat, two-level, fat-tree, flattened-butterfly or a readable file"
+            "--topology {shown}: {error}; {offer}, or the name of a file"
         ))
     })?;
     parse_matrix(&text, default).with_context(|| format!("--topology {shown}"))

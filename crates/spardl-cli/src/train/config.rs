@@ -1,15 +1,16 @@
 //! The configuration of a run. Every option is declared here once: its flag, its key in a file, its default and its description.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Context;
 use clap::{ArgAction, Args, Command, FromArgMatches};
-use serde::de::{DeserializeOwned, IntoDeserializer, value};
+use serde::de::{self, DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use spardl::Budget;
 use spardl_algos::{Residual, Sag};
-use spardl_core::ValueType;
+use spardl_core::{ValueType, offer};
 use spardl_train::buckets;
 use spardl_train::data::Level;
 use spardl_train::optimiser::{Rule, SecondMoment, SparseMomentum};
@@ -367,8 +368,30 @@ impl Config {
 }
 
 /// A word of an enum on the command line, spelled as in a file.
-fn word<V: DeserializeOwned>(text: &str) -> Result<V, value::Error> {
+fn word<V: DeserializeOwned>(text: &str) -> Result<V, NotAWord> {
     V::deserialize(text.into_deserializer())
+}
+
+/// What to say of a word that is not one of an enum.
+#[derive(Debug)]
+struct NotAWord(String);
+
+impl fmt::Display for NotAWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotAWord {}
+
+impl de::Error for NotAWord {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self(message.to_string())
+    }
+
+    fn unknown_variant(word: &str, known: &'static [&'static str]) -> Self {
+        Self(offer(word, known))
+    }
 }
 
 /// Values that are written and read as the methods write and read them.

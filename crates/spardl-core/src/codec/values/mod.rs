@@ -9,6 +9,7 @@ use spardl_kernels::Level;
 
 use super::Reader;
 use crate::error::DecodeError;
+use crate::offer;
 
 /// How values travel.
 ///
@@ -184,8 +185,8 @@ impl FromStr for ValueType {
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|values| values.name() == name);
         found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("unknown value type '{name}': use one of {names}")
+            let offer = offer(name, &Self::ALL.map(Self::name));
+            format!("unknown value type '{name}': {offer}")
         })
     }
 }
@@ -400,7 +401,7 @@ mod tests {
         assert_eq!(ValueType::F32.encoded_len(3), 12);
         assert_eq!(ValueType::Bf16.encoded_len(3), 6);
         let error = "f16".parse::<ValueType>().unwrap_err();
-        let expected = "unknown value type 'f16': use one of f32, bf16";
+        let expected = "unknown value type 'f16': did you mean 'bf16'? There are f32, bf16";
         assert!(error.starts_with(expected), "{error}");
     }
 
