@@ -129,6 +129,45 @@ fn a_second_signal_ends_a_run_at_once_and_its_directory_is_taken_over() {
 }
 
 #[test]
+fn a_run_that_was_killed_is_taken_over_while_nobody_has_asked_how_it_ended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let saved = dir.path().join("saved");
+    let endless = ["--max-epochs", "1000000"];
+    let child = running(&mut train(&saved, &endless), &saved);
+    send(&child, &["KILL"]);
+    let go_on = ["--max-epochs", "1000000", "--max-steps", "500", "--resume"];
+    let again = train(&saved, &go_on).output().expect("started");
+    let text = words(&again);
+    assert!(again.status.success(), "{text}");
+    assert!(text.contains("taken over"), "{text}");
+    drop(child.wait_with_output());
+}
+
+#[test]
+fn a_run_is_refused_where_another_one_is_before_it_says_or_touches_anything() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (saved, out) = (dir.path().join("saved"), dir.path().join("out"));
+    let mut first = train(&saved, &["--max-epochs", "1000000", "--out"]);
+    let child = running(first.arg(&out), &saved);
+    for more in [&[][..], &["--resume", "--clip", "2"]] {
+        let mut second = train(&saved, more);
+        let output = second.arg("--out").arg(&out).output().expect("started");
+        let text = words(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        let lines = text.lines().count();
+        assert!(
+            text.contains("is in use by process") && lines == 1,
+            "{text}"
+        );
+        assert!(output.stdout.is_empty(), "{text}");
+    }
+    assert!(out.join("steps.jsonl").exists(), "the first run's");
+    send(&child, &["INT"]);
+    let first = child.wait_with_output().expect("it ends");
+    assert_eq!(first.status.code(), Some(130), "{}", words(&first));
+}
+
+#[test]
 fn a_comparison_that_is_stopped_shows_the_runs_that_ended() {
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().join("out");

@@ -8,6 +8,7 @@
 //! How a run goes on from it is in `resume.rs`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::json;
 use spardl::{Rank, Transport};
@@ -15,7 +16,7 @@ use spardl::{Rank, Transport};
 use crate::learner::Learner;
 use crate::progress::Progress;
 use crate::run_identity::RunIdentity;
-use crate::store::{self, About, Arrays, MODEL, Part, Store, StoreError};
+use crate::store::{self, About, Arrays, Lock, MODEL, Part, Store, StoreError};
 use crate::{Score, TrainError};
 
 /// Where and when checkpoints are written.
@@ -31,6 +32,8 @@ pub struct Checkpoints {
     pub resume: bool,
     /// The effective configuration, for the manifest.
     pub config: String,
+    /// Rank 0's, where the directory was taken before the run began; otherwise the run takes it.
+    pub lock: Option<Arc<Lock>>,
 }
 
 /// One worker's side of writing checkpoints.
@@ -65,6 +68,15 @@ impl<'a> Checkpointing<'a> {
     /// Is the run to go on from a checkpoint?
     pub(crate) const fn resumes(&self) -> bool {
         self.settings.resume
+    }
+
+    /// Rank 0: takes the directory, if that was not done before the run.
+    pub(crate) fn lock(&self) -> Result<Arc<Lock>, StoreError> {
+        if let Some(lock) = &self.settings.lock {
+            return Ok(Arc::clone(lock));
+        }
+        self.store.create()?;
+        self.store.lock().map(Arc::new)
     }
 
     /// Where they are.

@@ -3,6 +3,7 @@
 //! A step: a batch, its gradient, the reduction with all workers, the optimiser. All replicas do the same arithmetic on the same
 //! update, so their parameters stay the same bit for bit.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spardl::{DensityControl, Outcome, Transport};
@@ -85,7 +86,7 @@ struct Training<'a, T> {
     /// Did somebody want the run to end here?
     stopped: bool,
     /// The directory of checkpoints is rank 0's while the run lasts.
-    lock: Option<Lock>,
+    lock: Option<Arc<Lock>>,
 }
 
 impl<'a, T: Transport> Training<'a, T> {
@@ -146,9 +147,8 @@ impl<'a, T: Transport> Training<'a, T> {
         let Some(checkpointing) = &self.checkpointing else {
             return Ok(());
         };
-        let store = checkpointing.store();
         let taken = match self.learner.is_first() {
-            true => store.create().and_then(|()| store.lock()).map(Some),
+            true => checkpointing.lock().map(Some),
             false => Ok(None),
         };
         let complaint = taken
@@ -161,7 +161,7 @@ impl<'a, T: Transport> Training<'a, T> {
             return Err(TrainError::Directory(complaint));
         }
         self.lock = taken?;
-        if let Some(before) = self.lock.as_ref().and_then(Lock::taken_over_from) {
+        if let Some(before) = self.lock.as_ref().and_then(|lock| lock.taken_over_from()) {
             let note = format!("the lock of {before}, which is gone, was taken over");
             self.watch.note(&note);
         }

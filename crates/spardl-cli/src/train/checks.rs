@@ -227,6 +227,7 @@ impl Config {
             keep: self.keep_last,
             resume,
             config: self.to_toml()?,
+            lock: None,
         }))
     }
 

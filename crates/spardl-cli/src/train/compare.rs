@@ -250,7 +250,7 @@ fn compare(base: Config, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Resu
     let prints = job.as_ref().is_none_or(|job| job.prints());
     let out = plan.out.as_deref().filter(|_| prints);
     // Everything is checked before the first long run.
-    let first = TrainingRun::new(base.clone(), false).and_then(|first| {
+    let first = TrainingRun::new(base.clone(), false, prints).and_then(|first| {
         plan.runs(&base, &first, &[])?;
         results::prepare(out, false)?;
         Ok(first)

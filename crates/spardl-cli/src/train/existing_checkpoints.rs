@@ -1,10 +1,11 @@
 //! The checkpoints that are already there when a run starts.
 
-use spardl_train::store::Store;
+use std::sync::Arc;
+
+use spardl_train::store::{Lock, Store};
 use toml::{Table, Value};
 
 use super::config::Config;
-use crate::launch;
 use crate::output::{bad_request, say};
 
 /// What a run is: with another value it would be another one. The rest (which samples, whose shapes) is compared with what the
@@ -20,19 +21,29 @@ const PLACES: [&str; 5] = [
     "threads",
 ];
 
-/// Makes the directory. A fresh run does not mix with an earlier one, and a run that goes on says what has changed.
-pub(super) fn check(config: &Config, resume: bool) -> anyhow::Result<()> {
+/// Makes the directory, and takes it for the run when this is the first rank. A fresh run does not mix with an earlier one, and
+/// a run that goes on says what has changed.
+pub(super) fn check(
+    config: &Config,
+    resume: bool,
+    is_first: bool,
+) -> anyhow::Result<Option<Arc<Lock>>> {
     let Some(dir) = &config.checkpoint_dir else {
-        return Ok(());
+        return Ok(None);
     };
     let shown = dir.display();
     let store = Store::new(dir, config.keep_last);
     store
         .create()
         .map_err(|error| bad_request(format!("--checkpoint-dir {shown}: {error}")))?;
+    // Before a word is said: what another run has is not looked at.
+    let lock = match is_first {
+        true => Some(Arc::new(store.lock().map_err(bad_request)?)),
+        false => None,
+    };
     let steps = store.list().map_err(bad_request)?;
     let Some(newest) = steps.first() else {
-        return Ok(());
+        return Ok(lock);
     };
     if !resume {
         return Err(bad_request(format!(
@@ -42,24 +53,23 @@ pub(super) fn check(config: &Config, resume: bool) -> anyhow::Result<()> {
     }
     // The newest that can be read; a damaged one is dealt with where all workers look for one that is whole.
     let Some(checkpoint) = steps.iter().find_map(|step| store.open(*step).ok()) else {
-        return Ok(());
+        return Ok(lock);
     };
     let Ok(before) = toml::from_str::<Table>(checkpoint.manifest().config()) else {
-        return Ok(());
+        return Ok(lock);
     };
     let now = Table::try_from(config)?;
-    let silent = launch::is_silent();
     for (name, before, now) in changes(&before, &now) {
         if FIXED.contains(&name) {
             return Err(bad_request(format!(
                 "--resume: the run in {shown} has --{name} {before}, not {now}: give the same, or start another run in another directory"
             )));
         }
-        if !silent {
+        if is_first {
             say(&format!("going on with --{name} {now}; it was {before}"));
         }
     }
-    Ok(())
+    Ok(lock)
 }
 
 /// The options that differ, with both values.

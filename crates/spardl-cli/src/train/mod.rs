@@ -101,16 +101,16 @@ fn with_job(
 fn train(config: Config, args: &Args, mut job: Option<&mut Job>) -> anyhow::Result<()> {
     let (link, args) = (args.link, &args.train);
     let prints = job.as_ref().is_none_or(|job| job.prints());
-    if prints && args.compressor.is_some() && !args.compression {
-        say(
-            "--compressor without --compression: the whole gradient is reduced, as published; add --compression",
-        );
-    }
     let out = args.out.as_deref().filter(|_| prints);
-    let run = TrainingRun::new(config, args.resume)
+    let run = TrainingRun::new(config, args.resume, prints)
         .and_then(|run| results::prepare(out, args.resume).map(|()| run));
     let run = all_ready(job.as_deref_mut(), run)?;
     if prints {
+        if args.compressor.is_some() && !args.compression {
+            say(
+                "--compressor without --compression: the whole gradient is reduced, as published; add --compression",
+            );
+        }
         introduce(&run)?;
         results::begin(out, &run.config, args.resume)?;
     }

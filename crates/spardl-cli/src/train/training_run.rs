@@ -39,13 +39,16 @@ pub(crate) struct TrainingRun {
 }
 
 impl TrainingRun {
-    /// Opens the data and builds the method.
-    pub(crate) fn new(config: Config, resume: bool) -> anyhow::Result<Self> {
-        let settings = config.settings(resume)?;
+    /// Opens the data and builds the method; the first rank also takes the directory of checkpoints.
+    pub(crate) fn new(config: Config, resume: bool, is_first: bool) -> anyhow::Result<Self> {
+        let mut settings = config.settings(resume)?;
         // A large data set takes minutes to open: a name with a typo is refused before.
         let engine = Engine::new(&config.dnn, config.device)?;
         let method = config.named_algorithm()?.map(Arc::from);
-        existing_checkpoints::check(&config, resume)?;
+        let lock = existing_checkpoints::check(&config, resume, is_first)?;
+        if let Some(checkpoints) = &mut settings.checkpoints {
+            checkpoints.lock = lock;
+        }
         let data = data::open(&config.dataset, &config.request()).map_err(explain_data)?;
         // A network for other data, or too few samples, are refused here, before anything is said of the run.
         let layout = engine.layout(&config, &data.task)?;

@@ -138,7 +138,12 @@ fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program, in parentheses, may hold anything.
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = fields.split_whitespace();
+    // One that ended keeps its line until its parent has asked how, which some launchers never do.
+    if matches!(fields.next()?, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 fn host() -> String {
@@ -211,6 +216,35 @@ mod tests {
             });
             assert_eq!(locks.iter().flatten().count(), 1, "{locks:?}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_killed_run_is_gone_before_its_parent_has_asked_how_it_ended() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::new(dir.path(), 1);
+        let mut child = process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .expect("a process");
+        let pid = child.id();
+        let holder = Holder {
+            pid,
+            host: host(),
+            started: started(pid),
+        };
+        assert!(holder.started.is_some(), "it runs");
+        let text = serde_json::to_string(&holder).expect("JSON");
+        fs::write(dir.path().join(NAME), text).expect("written");
+        store.lock().expect_err("it runs");
+        child.kill().expect("killed");
+        let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).expect("not asked yet");
+        while !stat().contains(") Z ") {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let lock = store.lock().expect("it is gone");
+        assert!(lock.taken_over_from().is_some());
+        child.wait().expect("it ended");
     }
 
     #[test]

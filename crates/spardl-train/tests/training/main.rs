@@ -72,6 +72,7 @@ fn saving(dir: &std::path::Path, resume: bool) -> Option<Checkpoints> {
         keep: 2,
         resume,
         config: "test".to_owned(),
+        lock: None,
     })
 }
 
