@@ -5,7 +5,8 @@ use std::fmt::Write;
 use spardl_algos::{Options, registry};
 use spardl_sim::gradient::layers;
 
-use crate::output::{bad_request, print};
+use crate::output::{bad_request, tell};
+use crate::screen::stdout_width;
 
 /// What to explain.
 #[derive(Clone, Debug, clap::Args)]
@@ -16,7 +17,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (entry, _) = registry::find(&args.method).map_err(bad_request)?;
-    let mut text = entry.explanation();
+    let mut text = match stdout_width() {
+        Some(_) => paragraphs(&entry.explanation()),
+        None => entry.explanation(),
+    };
     if !entry.options.is_empty() {
         text.push_str("\nOptions:\n");
         for (name, meaning) in entry.options {
@@ -40,5 +44,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "  P = {workers:<3} {rounds:>7} rounds, at most {megabytes:.2} MB sent"
         )?;
     }
-    print(&text)
+    tell(&text)
+}
+
+/// The same with every paragraph, and every point of a list, on one line: the lines of the source suit no terminal.
+fn paragraphs(text: &str) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let begins = line.is_empty() || line.starts_with("- ") || is_labelled(line);
+        match all.last_mut() {
+            Some(last) if !begins && !last.is_empty() => {
+                *last += &format!(" {}", line.trim_start())
+            }
+            _ => all.push(line.to_owned()),
+        }
+    }
+    all.join("\n") + "\n"
+}
+
+/// Does a line begin with what it is about, like `Bytes:`?
+fn is_labelled(line: &str) -> bool {
+    let word = line.split(' ').next().unwrap_or_default();
+    word.ends_with(':') && word.starts_with(char::is_uppercase)
 }

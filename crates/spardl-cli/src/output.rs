@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
+use crate::screen::{fitted, stderr_width, stdout_width};
+
 /// A request that cannot be met as it stands, told apart from a run that failed.
 #[derive(Debug)]
 pub(crate) struct BadRequest(pub(crate) String);
@@ -92,6 +94,11 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
         .context("writing to stdout")
 }
 
+/// Writes a text for people to stdout, in lines that fit a terminal.
+pub(crate) fn tell(text: &str) -> anyhow::Result<()> {
+    print(&fitted(text, stdout_width()))
+}
+
 /// Writes a message, one line, to stderr.
 #[cfg(feature = "train")]
 pub(crate) fn say(line: &str) {
@@ -103,8 +110,10 @@ pub(crate) fn warn(line: &str) {
     write_line(&format!("spardl: {line}"));
 }
 
-/// One write, end of line included: stderr has no buffer, and the lines of ranks must not mix.
+/// One write, end of line included: stderr has no buffer, and the lines of ranks must not mix. On a terminal a line that is too
+/// long goes on in the next one.
 fn write_line(line: &str) {
+    let line = fitted(line, stderr_width());
     // Nothing can be done when stderr is gone.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

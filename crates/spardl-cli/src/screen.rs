@@ -13,7 +13,6 @@ pub(crate) fn stdout_width() -> Option<usize> {
 }
 
 /// Columns of the terminal that stderr is.
-#[cfg(feature = "train")]
 pub(crate) fn stderr_width() -> Option<usize> {
     width(&Term::stderr())
 }
@@ -265,6 +264,43 @@ pub(crate) fn comments<'a>(
     lines.map(|line| format!("# {line}\n")).collect()
 }
 
+/// A text whose lines have at most `width` characters, where its words allow that. What a line goes on with stands below its
+/// words: behind the mark of a comment, and behind a name that is set apart.
+pub(crate) fn fitted(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else {
+        return text.to_owned();
+    };
+    let lines = text.split('\n').map(|line| fitted_line(line, width));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn fitted_line(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let (head, words) = line.split_at(head(line, width / 2));
+    let (mark, behind) = match head.starts_with('#') {
+        true => ("# ", head.chars().count() - 2),
+        false => ("", head.chars().count()),
+    };
+    let lines = wrapped(words, width.saturating_sub(mark.len() + behind));
+    let between = format!("\n{mark}{:behind$}", "");
+    head.to_owned() + &lines.join(&between)
+}
+
+/// Bytes of a line before its words; of a name only up to so many.
+fn head(line: &str, most: usize) -> usize {
+    let after_spaces = |from: usize| line.len() - line[from..].trim_start_matches(' ').len();
+    let marked = line.starts_with("# ") || line.starts_with("- ");
+    let start = after_spaces(if marked { 2 } else { 0 });
+    let name = line[start..].find(' ').map_or(start, |at| start + at);
+    let words = after_spaces(name);
+    match words > name + 1 && words <= most {
+        true => words,
+        false => start,
+    }
+}
+
 /// What belongs together, two spaces apart, on lines of at most `width` characters; those after the first are indented.
 #[cfg(feature = "train")]
 pub(crate) fn items(items: &[String], width: Option<usize>, indent: usize) -> String {
@@ -321,6 +357,24 @@ mod tests {
         let narrow = "# what was\n# run and\n# where\n# when\n";
         assert_eq!(comments(lines, Some(10)), narrow);
         assert_eq!(comments(lines, None), "# what was run and where\n# when\n");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_goes_on_below_its_words() {
+        let text = "a short one\n# what was run and where\nMPI   a library of some name\n  two words and more of them\n";
+        let expected = "\
+a short one
+# what was run
+# and where
+MPI   a library
+      of some
+      name
+  two words and
+  more of them
+";
+        assert_eq!(fitted(text, Some(15)), expected);
+        assert_eq!(fitted(text, Some(30)), text);
+        assert_eq!(fitted(text, None), text);
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod teams;
 use spardl_core::offer;
 
 use crate::launch;
-use crate::output::{bad_request, print};
+use crate::output::{bad_request, print, tell};
 use crate::screen::stdout_width;
 use report::Report;
 
@@ -132,13 +132,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     if args.name == LIST {
-        return print(&list(args.format)?);
+        return match args.format {
+            Format::Text => tell(&list(args.format)?),
+            Format::Json => print(&list(args.format)?),
+        };
     }
     let report = report(&args.name, args.quick, args.seed)?;
-    print(&match args.format {
-        Format::Text => report.text(stdout_width()),
-        Format::Json => report.json(&args.name)?,
-    })
+    match args.format {
+        Format::Text => tell(&report.text(stdout_width())),
+        Format::Json => print(&report.json(&args.name)?),
+    }
 }
 
 /// The table of an ablation as text, as `spardl ablation NAME` prints it.

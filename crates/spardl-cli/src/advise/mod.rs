@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use spardl::tune::{Gammas, Kind};
 use spardl_core::{Density, Gamma, Line, Model, offer};
 
-use crate::output::{bad_request, print};
+use crate::output::{bad_request, tell};
 use crate::screen::grouped;
 use crate::simulate::units::{bits, nanos, show_bytes, show_rate, show_time};
 use crate::simulate::{buckets, table};
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let elements = args.model.or(args.parameters).unwrap_or(0);
     let layouts = buckets(elements, args.buckets)?;
     let all = candidates::all(args.workers, &layouts, density, &gammas(args)?)?;
-    print(&advice(args, elements, &all))
+    tell(&advice(args, elements, &all))
 }
 
 /// What local work costs: as measured, as told, or as usual.

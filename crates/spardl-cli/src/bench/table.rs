@@ -93,7 +93,9 @@ pub(super) fn rows(case: &Case<'_>, rows: &[Row]) -> String {
         table(rows, times, stdout_width()),
         table(rows, results, stdout_width()),
     );
-    heading + &times + &results
+    // In a narrow terminal a table has several parts, set apart by empty lines.
+    let gap = if times.contains("\n\n") { "\n" } else { "" };
+    heading + &times + gap + &results
 }
 
 fn table<'a>(

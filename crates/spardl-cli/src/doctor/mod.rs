@@ -13,7 +13,7 @@ use spardl_kernels::Level;
 
 use crate::job::{Job, agree, command};
 use crate::launch::{Launcher, forgotten_srun};
-use crate::output::print;
+use crate::output::{print, tell};
 use crowd::Crowd;
 use links::{Link, Together};
 
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
         match args.format {
             _ if !prints => Ok(()),
-            Format::Text => print(&text::describe(&findings)),
+            Format::Text => tell(&text::describe(&findings)),
             Format::Json => print(&(serde_json::to_string(&findings)? + "\n")),
         }
     });

@@ -30,7 +30,7 @@ use super::watch::{Console, Point};
 use super::{conclude, defaults, introduce, results, stop, with_job};
 use crate::job::{Job, all_ready};
 use crate::method;
-use crate::output::{AlreadyReported, bad_request, complain, print, say};
+use crate::output::{AlreadyReported, bad_request, complain, print, say, tell};
 use crate::screen::{Sheet, stdout_width};
 
 /// Train the same network with several methods and put the results side by side.
@@ -354,7 +354,7 @@ fn finish(base: &Config, plan: &Plan, choices: &[Choice], ended: &[Ended]) -> an
     print(&table::text(&rows, plan.link, stdout_width()))?;
     for table in beside_dense(&rows, plan.link) {
         let text = Sheet::new(table.columns, table.rows).text(stdout_width());
-        print(&format!("\n{}\n{text}", table.title))?;
+        tell(&format!("\n{}\n{text}", table.title))?;
     }
     conclude(&rows, plan.link);
     Ok(())

@@ -27,7 +27,7 @@ pub(crate) use compare::{CompareArgs, run as run_compare};
 
 use crate::job::{Job, agree, all_ready};
 use crate::launch::{self, Launcher, TransportChoice};
-use crate::output::{bad_request, print, say};
+use crate::output::{bad_request, print, say, tell};
 use crate::screen::{stderr_width, stdout_width, wrapped};
 use config::Config;
 use link::Link;
@@ -56,7 +56,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.list {
-        return print(&list());
+        return tell(&list());
     }
     let config = args.train.resolve()?;
     // Under a launcher of several ranks it is an ordinary run: a demonstration per rank would be of no use.

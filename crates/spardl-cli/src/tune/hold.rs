@@ -11,7 +11,7 @@ use spardl_sim::gradient::{Distribution, Synthetic};
 use super::Plan;
 use super::auto::first_cause;
 use crate::job::Job;
-use crate::output::{bad_request, print};
+use crate::output::{bad_request, tell};
 
 /// Steps from one look at the times to the next.
 const EVERY: usize = 10;
@@ -105,7 +105,7 @@ impl Hold {
             if let Some(looked) = control.adjust(&mut reducer)? {
                 let look = Look::new(step, &looked);
                 if self.prints && rank == 0 {
-                    print(&look.line())?;
+                    tell(&look.line())?;
                 }
                 looks.push(look);
             }

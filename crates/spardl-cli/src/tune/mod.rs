@@ -17,7 +17,8 @@ use spardl_drive::driver::DEFAULT_TIMEOUT;
 
 use crate::job::{Job, Settings, agree, all_ready};
 use crate::launch::{self, TransportChoice};
-use crate::output::{bad_request, print};
+use crate::output::{bad_request, print, tell};
+use crate::screen::{Sheet, stdout_width};
 use crate::simulate::{buckets, table};
 use hold::Hold;
 
@@ -193,14 +194,23 @@ fn tune(args: &Args, plan: &Plan, mut job: Option<&mut Job>) -> anyhow::Result<(
         return Ok(());
     }
     auto::complain_about_cache(&tuning);
-    print(&match args.format {
-        Format::Json => json(&tuning, checked.as_ref())?,
-        Format::Text if args.local => local(tuning.measured()),
+    match args.format {
+        Format::Json => print(&json(&tuning, checked.as_ref())?),
+        Format::Text if args.local => tell(&local(tuning.measured())),
         Format::Text => {
             let checked = checked.map_or_else(String::new, |checked| checked.text(args.rows));
-            format!("{}{checked}", tuning.text(args.rows))
+            tell(&(text(&tuning, args.rows) + &checked))
         }
-    })
+    }
+}
+
+/// Measurement, table of the first `rows` choices, and the pick in words.
+fn text(tuning: &Tuning, rows: usize) -> String {
+    let mut cells = tuning.cells(rows).into_iter();
+    let names = cells.next().into_iter().flatten();
+    let table = Sheet::new(names, cells.map(Vec::from)).text(stdout_width());
+    let (conditions, words) = (tuning.conditions_in_words(), tuning.in_words());
+    format!("# {conditions}\n{table}{words}\n")
 }
 
 /// Runs steps whose density follows the time they take.
@@ -217,12 +227,12 @@ fn hold(
         None => tuning.best().clone(),
     };
     if hold.prints {
-        print(&format!("{}# steps of {choice}\n", tuning.text(args.rows)))?;
+        tell(&format!("{}# steps of {choice}\n", text(tuning, args.rows)))?;
     }
     let looks = hold.run(&choice, plan, job)?;
     match args.format {
         _ if !prints => Ok(()),
-        Format::Text => print(&hold::in_words(&looks)),
+        Format::Text => tell(&hold::in_words(&looks)),
         Format::Json => print(&(serde_json::to_string(&looks)? + "\n")),
     }
 }

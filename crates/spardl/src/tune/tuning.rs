@@ -144,25 +144,38 @@ impl Tuning {
 
     /// Measurement, table of the first `rows` choices, and the pick in words.
     pub fn text(&self, rows: usize) -> String {
+        format!(
+            "# {}\n{}{}\n",
+            self.conditions_in_words(),
+            self.table(rows),
+            self.in_words(),
+        )
+    }
+
+    /// What it was chosen for, and what was measured.
+    pub fn conditions_in_words(&self) -> String {
         let Line { latency, bandwidth } = self.measured.line();
         let again = match self.is_cached {
             true => " (measured before, under the same conditions)",
             false => "",
         };
         format!(
-            "# {} workers, {} elements, density {}: {} a message, {}{again}\n{}{}\n",
+            "{} workers, {} elements, density {}: {} a message, {}{again}",
             self.measured.conditions().workers,
             self.elements,
             self.density,
             Time(latency),
             Rate(bandwidth),
-            self.table(rows),
-            self.in_words(),
         )
     }
 
     /// The table of the first `rows` choices, with the best dense one.
     pub fn table(&self, rows: usize) -> String {
+        aligned(&self.cells(rows))
+    }
+
+    /// The cells of that table, its headings first.
+    pub fn cells(&self, rows: usize) -> Vec<[String; 6]> {
         let mut lines = vec![
             [
                 "choice", "exchange", "latency", "transfer", "select", "merge",
@@ -191,7 +204,7 @@ impl Tuning {
                 local(predicted.merge),
             ]);
         }
-        aligned(&lines)
+        lines
     }
 }
 
