@@ -17,6 +17,7 @@ pub mod fuzz;
 mod job;
 mod launch;
 mod list;
+mod local_work;
 mod memory;
 mod method;
 mod output;
@@ -79,7 +80,7 @@ enum Command {
     Compare(Box<train::CompareArgs>),
     /// Say how long a step takes on a network, with real machines under virtual time.
     Simulate(Box<simulate::Args>),
-    /// Simulate many networks, and write which method wins where as JSON and as a page of pictures.
+    /// Say which method wins on many networks, as advise would, as JSON and as a page of pictures.
     Sweep(sweep::Args),
     /// Say in plain words what to use on a network, and from which bandwidth on dense is faster.
     Advise(advise::Args),

@@ -73,6 +73,7 @@ fn what_cannot_be_simulated_is_refused_on_one_line() {
     assert!(refused("simulate --density 2").contains("density"));
     assert!(refused("simulate --fault explode").contains("'explode' is not a fault"));
     assert!(refused("simulate --workers 6 --teams 4").contains("4"));
+    assert!(refused("simulate --measured nowhere.json").contains("--measured nowhere.json"));
     assert!(refused("simulate --cost-only --topology fat-tree").contains("flat network only"));
     assert!(refused("simulate --workers 900000 --elements 4000000000").contains("--cost-only"));
     assert!(refused("advise --workers 4 --model gpt9").contains("'gpt9' is not a model"));
@@ -119,10 +120,80 @@ fn a_sweep_writes_the_same_files_for_the_same_options() {
     assert!(!page.contains("nothing to draw"));
     let text = std::fs::read_to_string(first.join("sweep.json")).expect("numbers");
     let whole: Value = serde_json::from_str(&text).expect("JSON");
-    // Three numbers of workers, two rates, two latencies, ten methods.
-    assert_eq!(whole["grid"].as_array().map(Vec::len), Some(120));
+    let grid = whole["grid"].as_array().expect("a grid");
+    let here = |point: &&Value| point["workers"] == 64 && point["latency_ns"] == 5_000;
+    let methods = grid
+        .iter()
+        .filter(here)
+        .filter(|point| point["bandwidth_bits"] == 1_000_000_000_u64)
+        .count();
+    // The familiar methods, and those that win somewhere; three numbers of workers, two rates, two latencies.
+    assert!(
+        (8..=16).contains(&methods) && grid.len() == 12 * methods,
+        "{methods}"
+    );
     let svg = std::fs::read_to_string(first.join("wins-1.svg")).expect("a picture");
     assert!(svg.starts_with("<svg xmlns="));
+}
+
+/// The fastest choice at every point of a sweep, as the command line writes it.
+fn winners(dir: &std::path::Path, more: &str) -> Vec<(String, String)> {
+    printed(&format!(
+        "sweep --out {} --elements 3000000 --simulated-elements 64 --workers 4,64 --bandwidths 1gbit,25gbit,400gbit \
+         --latencies 5us,500us {more}",
+        dir.display()
+    ));
+    let text = std::fs::read_to_string(dir.join("sweep.json")).expect("numbers");
+    let whole: Value = serde_json::from_str(&text).expect("JSON");
+    let number = |point: &Value, name: &str| point[name].as_u64().expect("a number");
+    let mut winners: Vec<(String, u64, String)> = Vec::new();
+    for point in whole["grid"].as_array().expect("a grid") {
+        let line = format!(
+            "--workers {} --bandwidth {}bit --latency {}ns",
+            number(point, "workers"),
+            number(point, "bandwidth_bits"),
+            number(point, "latency_ns")
+        );
+        let step = number(point, "step_ns");
+        let choice = point["choice"].as_str().expect("a choice").to_owned();
+        match winners.iter_mut().find(|(known, ..)| *known == line) {
+            Some(known) if known.1 > step => *known = (line, step, choice),
+            Some(_) => (),
+            None => winners.push((line, step, choice)),
+        }
+    }
+    winners
+        .into_iter()
+        .map(|(line, _, choice)| (line, choice))
+        .collect()
+}
+
+#[test]
+fn a_sweep_and_advice_agree_on_what_wins() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("gamma.json");
+    // A machine on which merging lists is cheap.
+    let cheap = r#"{"conditions": {"version": "", "workers": 2, "lengths": [], "density": "0.01", "transport": "", "hosts": [],
+        "values": [], "every_method": true}, "latency_ns": 1, "bandwidth_bits_per_s": 1,
+        "gamma_ps": {"dense": [100, 300], "ok-topk": [300, 90], "spardl": [300, 200]}}"#;
+    std::fs::write(&file, cheap).expect("written");
+    let mut seen = Vec::new();
+    for more in [
+        String::new(),
+        format!("--measured {}", file.display()),
+        "--merge-ps 100".to_owned(),
+    ] {
+        for (line, choice) in winners(&dir.path().join("sweep"), &more) {
+            let advice = printed(&format!("advise --parameters 3000000 {line} {more}"));
+            let used = advice.split('`').nth(1).expect("what to use");
+            assert_eq!(used, choice, "{line} {more}");
+            seen.push(choice);
+        }
+    }
+    assert_eq!(seen.len(), 3 * 12);
+    seen.sort();
+    seen.dedup();
+    assert!(seen.len() > 2, "only {seen:?} win");
 }
 
 #[test]
@@ -207,4 +278,51 @@ fn auto_is_the_method_that_the_tuner_picks_for_the_simulated_network() {
     let (whole, words) = auto("--bandwidth 1gbit --density 1");
     assert!(whole.contains("dense"), "{whole}");
     assert!(words.contains("nothing sparse is faster"), "{words}");
+    assert!(
+        words.contains("picked for a flat network with 10 us a message and 1 Gbit/s"),
+        "{words}"
+    );
+    assert!(!words.contains("not for the simulated one"), "{words}");
+    let (_, words) = auto("--topology two-level");
+    assert!(
+        words.contains("1 Gbit/s, not for the simulated one (two-level, 8 per machine)"),
+        "{words}"
+    );
+}
+
+#[test]
+fn simulated_steps_and_the_pick_take_local_work_as_it_was_measured_by_method() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let simulate = |gammas: &str, methods: &str| {
+        let file = dir.path().join("gamma.json");
+        let text = format!(
+            r#"{{"conditions": {{"version": "", "workers": 2, "lengths": [], "density": "0.01", "transport": "", "hosts": [],
+            "values": [], "every_method": true}}, "latency_ns": 1, "bandwidth_bits_per_s": 1, "gamma_ps": {gammas}}}"#
+        );
+        std::fs::write(&file, text).expect("written");
+        let output = run(&format!(
+            "simulate --workers 8 --elements 10000 --methods {methods} --seeds 1 --format json --measured {}",
+            file.display()
+        ));
+        let whole: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        whole["methods"].clone()
+    };
+    let rows = simulate(
+        r#"{"dense": [100000, 0], "spardl": [300000, 7000]}"#,
+        "dense,spardl",
+    );
+    let path = |row: usize, part: &str| rows[row]["critical_path"][part].as_u64();
+    // 10,000 elements at 100 and at 300 ns.
+    assert_eq!(path(0, "select_ns"), Some(1_000_000));
+    assert_eq!(path(1, "select_ns"), Some(3_000_000));
+    assert_eq!(path(0, "merge_ns"), Some(0));
+    assert!(path(1, "merge_ns") > Some(0));
+    // Lists that cost very much make it a dense exchange, on a network where it is a sparse one otherwise.
+    let is_dense = |gammas| {
+        simulate(gammas, "auto")[0]["configuration"]
+            .to_string()
+            .contains("dense")
+    };
+    assert!(!is_dense(r#"{"dense": [1, 1], "spardl": [1, 1]}"#));
+    assert!(is_dense(r#"{"dense": [1, 1], "spardl": [1, 900000000]}"#));
 }

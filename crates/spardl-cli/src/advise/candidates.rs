@@ -1,38 +1,38 @@
 //! Everything that could be used, with its estimates.
 
-use spardl::tune::{Choice, Gammas, Kind, Space};
-use spardl_core::{Density, Estimate, Layout, Model, Predicted};
+use spardl::tune::{Choice, Gammas, Kind};
+use spardl_core::{Density, Estimate, Gamma, Layout, Model, Predicted};
 
 /// One way to exchange.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    pub(super) choice: Choice,
+pub(crate) struct Candidate {
+    pub(crate) choice: Choice,
     buckets: Vec<(u32, Estimate)>,
-    gammas: Gammas,
+    gamma: Gamma,
 }
 
 impl Candidate {
     /// As on the command line.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.choice.to_string()
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         self.choice.kind()
     }
 
     /// What a step takes on the line and beside the passes of `model`, with what this method's own work costs.
-    pub(super) fn predict(&self, model: &Model) -> Predicted {
-        let gamma = self.gammas.of(&self.choice);
+    pub(crate) fn predict(&self, model: &Model) -> Predicted {
+        let gamma = self.gamma;
         Model { gamma, ..*model }.predict_from(&self.buckets)
     }
 
     /// Nanoseconds of a step.
-    pub(super) fn step(&self, model: &Model) -> u64 {
+    pub(crate) fn step(&self, model: &Model) -> u64 {
         self.predict(model).step
     }
 
-    pub(super) fn in_words(&self, density: f64) -> String {
+    pub(crate) fn in_words(&self, density: f64) -> String {
         match self.kind() {
             Kind::Dense => format!("the dense exchange `{}`", self.choice),
             Kind::Sparse => format!("`{}` with density {density}", self.choice),
@@ -40,18 +40,17 @@ impl Candidate {
     }
 }
 
-/// Every method that the tuner looks at, with f32 and bf16 values.
-pub(super) fn all(
+/// These choices, with what each one's own work costs.
+pub(crate) fn all(
+    choices: Vec<Choice>,
     workers: u32,
-    layouts: &[Layout],
-    density: Density,
+    (layouts, density): (&[Layout], Density),
     gammas: &Gammas,
-) -> anyhow::Result<Vec<Candidate>> {
-    let choices = Space::default().choices(workers)?.into_iter();
-    let candidates = choices.map(|choice| Candidate {
+) -> Vec<Candidate> {
+    let candidates = choices.into_iter().map(|choice| Candidate {
         buckets: choice.estimates(workers, layouts, density),
-        gammas: gammas.clone(),
+        gamma: gammas.of(&choice),
         choice,
     });
-    Ok(candidates.collect())
+    candidates.collect()
 }

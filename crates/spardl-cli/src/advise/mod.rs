@@ -1,17 +1,15 @@
 //! `spardl advise`: what to use on a network, in plain words.
 
-mod candidates;
+pub(crate) mod candidates;
 
-use std::path::PathBuf;
-
-use spardl::tune::{Gammas, Kind};
+use spardl::tune::{Kind, Space};
 use spardl_core::{Density, Gamma, Line, Model, offer};
 
+use crate::local_work::LocalWorkArgs;
 use crate::output::{bad_request, tell};
 use crate::screen::grouped;
 use crate::simulate::units::{bits, nanos, show_bytes, show_rate, show_time};
 use crate::simulate::{buckets, table};
-use crate::tune;
 use candidates::Candidate;
 
 /// What the advice is for.
@@ -38,9 +36,8 @@ pub(crate) struct Args {
     /// Time that a message takes however short it is.
     #[arg(long, default_value = "50us", value_name = "TIME", value_parser = nanos)]
     latency: u64,
-    /// What local work costs, by method, as `spardl tune --local --save FILE` measured it on a machine like those.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["select_ps", "merge_ps"])]
-    measured: Option<PathBuf>,
+    #[command(flatten)]
+    local_work: LocalWorkArgs,
     /// Time of the forward pass.
     #[arg(long, default_value = "0ns", value_name = "TIME", value_parser = nanos)]
     forward: u64,
@@ -53,12 +50,6 @@ pub(crate) struct Args {
     /// The part of the entries that a sparse update should have.
     #[arg(long, default_value_t = 0.01, value_name = "D")]
     density: f64,
-    /// Picoseconds that selecting takes per element, of every sparse method [default: see docs/tuner.md].
-    #[arg(long, value_name = "PS")]
-    select_ps: Option<u64>,
-    /// Picoseconds that taking in and passing on takes per byte received, of every sparse method [default: see docs/tuner.md].
-    #[arg(long, value_name = "PS")]
-    merge_ps: Option<u64>,
     /// Print this many rows of the table behind the words.
     #[arg(long, default_value_t = 6, value_name = "N")]
     rows: usize,
@@ -103,24 +94,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let density = Density::new(args.density).map_err(bad_request)?;
     let elements = args.model.or(args.parameters).unwrap_or(0);
     let layouts = buckets(elements, args.buckets)?;
-    let all = candidates::all(args.workers, &layouts, density, &gammas(args)?)?;
+    let choices = Space::default().choices(args.workers)?;
+    let all = candidates::all(
+        choices,
+        args.workers,
+        (&layouts, density),
+        &args.local_work.gammas()?,
+    );
     tell(&advice(args, elements, &all))
-}
-
-/// What local work costs: as measured, as told, or as usual.
-fn gammas(args: &Args) -> anyhow::Result<Gammas> {
-    if let Some(path) = &args.measured {
-        return Ok(tune::read(path)?.gammas());
-    }
-    let mut usual = Gammas::usual();
-    let is_sparse = |name: &str| !name.starts_with("dense");
-    let measured = usual.measured.iter_mut();
-    let sparse = measured.filter(|(name, _)| is_sparse(name));
-    for gamma in sparse.map(|(_, gamma)| gamma).chain([&mut usual.sparse]) {
-        gamma.select = args.select_ps.unwrap_or(gamma.select);
-        gamma.merge = args.merge_ps.unwrap_or(gamma.merge);
-    }
-    Ok(usual)
 }
 
 fn advice(args: &Args, elements: u32, all: &[Candidate]) -> String {
@@ -256,6 +237,8 @@ fn rows(args: &Args, all: &[Candidate], model: &Model) -> String {
 
 #[cfg(test)]
 mod tests {
+    use spardl::tune::Gammas;
+
     use super::*;
 
     #[test]
@@ -277,9 +260,7 @@ mod tests {
             backward: 100_000_000,
             buckets: 1,
             density: 0.01,
-            measured: None,
-            select_ps: None,
-            merge_ps: None,
+            local_work: LocalWorkArgs::default(),
             rows: 3,
         }
     }
@@ -294,7 +275,12 @@ mod tests {
             dense: gamma(150, 100),
             ..Gammas::alike(gamma(600, 500))
         };
-        let all = candidates::all(16, &layouts, density, &gammas).unwrap();
+        let all = candidates::all(
+            Space::default().choices(16).unwrap(),
+            16,
+            (&layouts, density),
+            &gammas,
+        );
         let slow = advice(&args(1_000_000_000), 25_557_032, &all);
         assert!(slow.contains("times as fast as dense f32"), "{slow}");
         assert!(slow.contains("The answer flips at about"), "{slow}");

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0.01, value_name = "D")]
     density: f64,
     /// Methods, comma-separated, or all; auto: the one that `spardl tune` would pick for a flat network with this latency and
-    /// bandwidth, and this cost of local work.
+    /// bandwidth, whatever the topology, and with this cost of local work.
     #[arg(long, visible_alias = "method", default_value = "dense,spardl")]
     methods: String,
     /// Seed of gradients, noise and faults.
@@ -67,8 +67,8 @@ pub(crate) struct Args {
     /// Only rounds, bytes and elements, by the methods' own estimates: any number of workers, any gradient, on a flat network.
     #[arg(long, conflicts_with = "check_model")]
     cost_only: bool,
-    /// With --cost-only: what local work costs, by method, as `spardl tune --local --save FILE` measured it.
-    #[arg(long, value_name = "FILE", requires = "cost_only", conflicts_with_all = ["select_ps", "merge_ps"])]
+    /// What local work costs, by method, as `spardl tune --local --save FILE` measured it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["select_ps", "merge_ps"])]
     measured: Option<PathBuf>,
     /// Print what the estimates say beside what the simulator says.
     #[arg(long)]
@@ -99,6 +99,8 @@ Examples:
   spardl simulate --workers 16 --backward 20ms --buckets 4 --stragglers 0.05x2 --seeds 20
   spardl simulate --workers 8 --fault drop=0.01 --format json
   spardl simulate --workers 64 --methods auto,dense --bandwidth 10gbit --select-ps 600 --merge-ps 5000
+  spardl tune --local --save gamma.json    # what local work costs on this machine, by method, then
+  spardl simulate --workers 64 --methods auto,dense --bandwidth 10gbit --measured gamma.json
 
 The machines are the real ones; time is virtual and the same on every host. docs/simulator.md tells what is modelled.";
 
@@ -115,7 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let rows = simulate(&scenario, &methods)?;
     if args.check_model {
         let model = methods.iter().zip(&rows);
-        let model = model.map(|(method, row)| model::row(args, &scenario, method, Some(row)));
+        let model = model.map(|(method, row)| model::row(&scenario, method, Some(row)));
         return show_model(args, &scenario, &model.collect::<Result<Vec<_>, _>>()?);
     }
     print(&match args.format {
@@ -128,13 +130,13 @@ fn simulate(scenario: &Scenario, methods: &[Method]) -> anyhow::Result<Vec<Row>>
     let steps = u64::from(scenario.seeds) * u64::from(scenario.warmup + scenario.steps);
     let progress = Progress::new(steps * methods.len() as u64, true);
     let mut rows = Vec::new();
-    for Method {
-        name, algorithm, ..
-    } in methods
-    {
+    for method in methods {
+        let Method {
+            name, algorithm, ..
+        } = method;
         let say = || progress.say(format!("{name}, P = {}", scenario.fabric.workers()));
         say();
-        let simulated = scenario.run(&**algorithm, || {
+        let simulated = method.scenario(scenario).run(&**algorithm, || {
             progress.done();
             say();
         });
@@ -147,7 +149,7 @@ fn simulate(scenario: &Scenario, methods: &[Method]) -> anyhow::Result<Vec<Row>>
 fn only_cost(args: &Args, scenario: &Scenario, methods: &[Method]) -> anyhow::Result<()> {
     let rows = methods
         .iter()
-        .map(|method| model::row(args, scenario, method, None));
+        .map(|method| model::row(scenario, method, None));
     show_model(args, scenario, &rows.collect::<Result<Vec<_>, _>>()?)
 }
 

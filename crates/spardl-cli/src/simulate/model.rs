@@ -4,7 +4,6 @@ use serde::Serialize;
 use spardl_core::Layout;
 use spardl_sim::{Model, Predicted, Scenario, Topology};
 
-use super::Args;
 use super::methods::Method;
 use super::published::{Case, Published, published};
 use super::row::Row;
@@ -12,7 +11,6 @@ use super::table::table;
 use super::units::{show_bytes, show_rate, show_time};
 use crate::output::bad_request;
 use crate::screen::{comments, stdout_width};
-use crate::tune;
 
 /// The model's word on one method. Times are nanoseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -57,15 +55,12 @@ pub(super) fn of(scenario: &Scenario) -> anyhow::Result<Model> {
 
 /// The model's row of a method, with the simulator's result if there is one.
 pub(super) fn row(
-    args: &Args,
     scenario: &Scenario,
     method: &Method,
     simulated: Option<&Row>,
 ) -> anyhow::Result<ModelRow> {
-    let (mut model, workers) = (of(scenario)?, scenario.fabric.workers());
-    if let Some(path) = &args.measured {
-        model.gamma = tune::read(path)?.gammas().of(&method.choice);
-    }
+    let scenario = &method.scenario(scenario);
+    let (model, workers) = (of(scenario)?, scenario.fabric.workers());
     let algorithm = &*method.algorithm;
     let predicted = model.predict(algorithm, workers, &scenario.layouts, scenario.density);
     let Predicted {

@@ -3,7 +3,7 @@
 use spardl_chart::{Cell, Chart, Map, Series};
 
 use super::Args;
-use super::grid::{Point, is_dense};
+use super::grid::{Point, fastest, is_dense};
 use crate::simulate::units::{show_bytes, show_rate, show_time};
 
 /// Who wins at one latency, over workers and bandwidth.
@@ -41,10 +41,6 @@ fn at(points: &[Point], workers: u32, bandwidth: u64, latency: u64) -> Vec<&Poin
     points.iter().filter(here).collect()
 }
 
-fn fastest<'a>(points: &[&'a Point]) -> Option<&'a Point> {
-    points.iter().copied().min_by_key(|point| point.step_ns)
-}
-
 fn fastest_dense<'a>(points: &[&'a Point]) -> Option<&'a Point> {
     let dense = points
         .iter()
@@ -58,11 +54,11 @@ fn cell(methods: &[String], here: &[&Point]) -> Cell {
         return Cell::default();
     };
     let choice = methods.iter().position(|method| *method == best.method);
-    let mut detail = format!("{} in {}", full_name(best), show_time(best.step_ns as f64));
+    let mut detail = format!("{} in {}", best.choice, show_time(best.step_ns as f64));
     if let Some(dense) = fastest_dense(here) {
         let dense = format!(
             "; best dense: {} in {}",
-            dense.method,
+            dense.choice,
             show_time(dense.step_ns as f64)
         );
         detail += &dense;
@@ -74,13 +70,6 @@ fn cell(methods: &[String], here: &[&Point]) -> Cell {
             _ => show_time(best.step_ns as f64),
         },
         detail,
-    }
-}
-
-fn full_name(point: &Point) -> String {
-    match point.teams {
-        Some(teams) if teams > 1 => format!("{} with {teams} teams", point.method),
-        _ => point.method.clone(),
     }
 }
 
@@ -110,14 +99,14 @@ fn map_conclusion(args: &Args, points: &[Point], latency: u64) -> String {
     };
     let gain = format!(
         "The largest gain over the best dense exchange is {gain:.1}x: {}, {} workers at {}.",
-        full_name(best),
+        best.choice,
         best.workers,
         show_rate(best.bandwidth_bits as f64)
     );
     match flips {
-        None => format!("A sparse exchange wins at all {cells} points. {gain}"),
+        None => format!("A sparse exchange is fastest at all {cells} points. {gain}"),
         Some(flip) => format!(
-            "A sparse exchange wins at {} of {cells} points, a dense one at {dense_wins}, the slowest of them at {}. {gain}",
+            "A sparse exchange is fastest at {} of {cells} points, a dense one at {dense_wins}, from {} on. {gain}",
             cells - dense_wins,
             show_rate(flip as f64)
         ),
@@ -161,9 +150,9 @@ pub(super) fn time(args: &Args, methods: &[String], points: &[Point]) -> Chart {
     let conclusion = match (last.first(), last.last()) {
         (Some(best), Some(worst)) => format!(
             "With {most} workers {} is fastest ({}), {} slowest ({}): {:.0} times as long.",
-            full_name(best),
+            best.choice,
             show_time(best.step_ns as f64),
-            full_name(worst),
+            worst.choice,
             show_time(worst.step_ns as f64),
             worst.step_ns as f64 / best.step_ns.max(1) as f64
         ),

@@ -13,6 +13,7 @@ use serde::Serialize;
 use spardl_chart::Page;
 use spardl_core::Density;
 
+use crate::local_work::LocalWorkArgs;
 use crate::method::names;
 use crate::output::{bad_request, directory, print};
 use crate::progress::Progress;
@@ -43,18 +44,12 @@ pub(crate) struct Args {
     /// Latencies: one map for each.
     #[arg(long, value_delimiter = ',', default_value = "5us,50us,500us", value_name = "TIME,..", value_parser = nanos)]
     latencies: Vec<u64>,
-    /// Methods, comma-separated; SparDL with the best number of teams.
-    #[arg(
-        long,
-        default_value = "spardl-bf16,dense-bf16,spardl,dense,ok-topk,exdyna,gtopk,topk-a,topk-dsa,dense-ring"
-    )]
-    methods: String,
-    /// Picoseconds that selecting takes per element; `spardl bench --local` measures it.
-    #[arg(long, default_value_t = 600, value_name = "PS")]
-    select_ps: u64,
-    /// Picoseconds that taking in and passing on takes per byte received.
-    #[arg(long, default_value_t = 500, value_name = "PS")]
-    merge_ps: u64,
+    /// Methods, comma-separated; SparDL with the teams that take least time [default: all that `spardl advise` looks at; the
+    /// curves show those that win on a map, and some familiar ones].
+    #[arg(long, value_name = "NAME,..")]
+    methods: Option<String>,
+    #[command(flatten)]
+    local_work: LocalWorkArgs,
     /// Seed of gradients and stragglers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -63,17 +58,20 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   spardl sweep --out sweep
+  spardl tune --local --save gamma.json    # what local work costs on this machine, then
+  spardl sweep --out sweep --measured gamma.json
   spardl sweep --out sweep --elements 110000000 --density 0.001 --workers 8,64,512 --bandwidths 10gbit,100gbit
 
-Open sweep/sweep.html in a browser: one file that needs no other. The same options give the same files.";
+Open sweep/sweep.html in a browser: one file that needs no other. The same options give the same files.
+At every point of the maps and curves the numbers are those of `spardl advise` without forward and backward pass.";
 
 /// Everything that the pictures show.
 #[derive(Debug, Serialize)]
 struct Sweep {
     elements: u32,
     density: f64,
-    select_ps: u64,
-    merge_ps: u64,
+    /// Where the costs of local work in the grid are from.
+    local_work: String,
     /// From estimates: every method at its best at every point.
     grid: Vec<grid::Point>,
     simulated_elements: u32,
@@ -86,7 +84,8 @@ struct Sweep {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let density = Density::new(args.density).map_err(bad_request)?;
-    let methods = names(&args.methods)?;
+    let named = args.methods.as_deref().map(names).transpose()?;
+    let gammas = args.local_work.gammas()?;
     for (name, is_empty) in [
         ("workers", args.workers.is_empty()),
         ("bandwidths", args.bandwidths.is_empty()),
@@ -106,9 +105,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let sweep = Sweep {
         elements: args.elements,
         density: args.density,
-        select_ps: args.select_ps,
-        merge_ps: args.merge_ps,
-        grid: grid::points(args, &methods, density)?,
+        local_work: args.local_work.in_words(),
+        grid: grid::points(args, named.as_deref(), density, &gammas)?,
         simulated_elements: args.simulated_elements,
         seed: args.seed,
         teams: simulated::teams(args, density, &progress)?,
@@ -116,10 +114,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         stragglers: simulated::stragglers(args, density, &progress)?,
     };
     drop(progress);
-    save(args, &methods, &sweep)
+    save(args, &sweep)
 }
 
-fn save(args: &Args, methods: &[String], sweep: &Sweep) -> anyhow::Result<()> {
+fn save(args: &Args, sweep: &Sweep) -> anyhow::Result<()> {
+    let methods = &grid::methods(&sweep.grid);
     let maps = args
         .latencies
         .iter()
@@ -152,22 +151,27 @@ fn save(args: &Args, methods: &[String], sweep: &Sweep) -> anyhow::Result<()> {
         ..Page::default()
     };
     write(&args.out, "sweep.html", &page.to_string())?;
-    print(&format!(
-        "wrote {}\n",
-        args.out.join("sweep.html").display()
-    ))
+    print(&said(args, &page))
+}
+
+/// What the maps say, and where they are.
+fn said(args: &Args, page: &Page) -> String {
+    let mut text = String::new();
+    for map in &page.maps {
+        text += &format!("{}: {}\n", map.title, map.conclusion);
+    }
+    text + &format!("wrote {}\n", args.out.join("sweep.html").display())
 }
 
 /// What holds for all pictures. The directory is not part of it: the same options give the same page wherever it is written.
 fn subtitle(args: &Args) -> String {
     format!(
         "Maps and curves over P: {} elements, density {}, from each method's own estimate (docs/simulator.md says how they are \
-         checked), selecting {} ps per element, merging {} ps per byte. Teams, topologies, stragglers: real machines under virtual \
-         time, {} elements, seed {}.",
+         checked), with local work {}: as spardl advise says. Teams, topologies, stragglers: real machines under virtual time, \
+         {} elements, seed {}, without local work.",
         args.elements,
         args.density,
-        args.select_ps,
-        args.merge_ps,
+        args.local_work.in_words(),
         args.simulated_elements,
         args.seed
     )
