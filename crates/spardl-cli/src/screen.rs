@@ -302,7 +302,6 @@ fn head(line: &str, most: usize) -> usize {
 }
 
 /// What belongs together, two spaces apart, on lines of at most `width` characters; those after the first are indented.
-#[cfg(feature = "train")]
 pub(crate) fn items(items: &[String], width: Option<usize>, indent: usize) -> String {
     let mut lines = vec![String::new()];
     let width = width.unwrap_or(usize::MAX);

@@ -57,6 +57,40 @@ fn every_choice_is_run_for_real_and_the_regret_is_printed() {
 }
 
 #[test]
+fn auto_is_explained_with_what_it_chooses_from() {
+    let text = printed("explain auto");
+    for words in [
+        "auto: the method that is fastest here",
+        "docs/tuner.md",
+        "a tenth faster",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    let below = |heading: &str| {
+        let mut lines = text.lines().skip_while(|line| *line != heading).skip(1);
+        let names = lines.next().expect("names").split("  ");
+        names
+            .map(|name| name.trim().to_owned())
+            .filter(|name| !name.is_empty())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        below("Dense:"),
+        ["dense", "dense-rabenseifner", "dense-ring"]
+    );
+    let sparse = below("Sparse:");
+    for name in ["spardl", "spardl with teams", "ok-topk", "clt-k"] {
+        assert_eq!(
+            sparse.iter().filter(|found| *found == name).count(),
+            1,
+            "{sparse:?}"
+        );
+    }
+    // It needs more than a density to be compared.
+    assert!(!text.contains("random-k"), "{text}");
+}
+
+#[test]
 fn a_budget_of_time_is_met_by_the_density() {
     let text = printed(
         "tune --workers 2 --elements 3000 --no-cache --exchange-budget 10s --steps 30 --method spardl",
