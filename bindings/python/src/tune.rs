@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use spardl::tune::{Space, Tuner};
+use spardl::Options;
+use spardl::tune::{Choice, Space, Tuner};
 use spardl_core::{Density, Inbox, Layout, Round, World};
 use spardl_drive::{BucketId, Clock, Deadline, SystemClock, Transport, TransportError};
 
@@ -57,8 +58,9 @@ impl Tuning {
 ///
 /// ``isend`` and ``irecv`` are those of :func:`drive`. All workers must call it together, and all get the same answer. It takes
 /// seconds: steps of every method that may win are tried. ``value_types`` are those to choose from, f32 and bf16 by default.
+/// ``current`` is a method in use, with its options: it is chosen unless it should take a tenth longer than the fastest.
 #[pyfunction]
-#[pyo3(signature = (lengths, rank, size, isend, irecv, *, density = 0.01, value_types = None))]
+#[pyo3(signature = (lengths, rank, size, isend, irecv, *, density = 0.01, value_types = None, current = None))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
 pub(crate) fn tune(
     py: Python<'_>,
@@ -69,6 +71,7 @@ pub(crate) fn tune(
     irecv: Py<PyAny>,
     density: f64,
     value_types: Option<Vec<String>>,
+    current: Option<(String, BTreeMap<String, String>)>,
 ) -> PyResult<Tuning> {
     let mut space = Space::default();
     if let Some(names) = value_types {
@@ -86,7 +89,14 @@ pub(crate) fn tune(
         inbox: None,
         error: None,
     };
-    let tuner = Tuner::new().space(space);
+    let mut tuner = Tuner::new().space(space);
+    if let Some((method, options)) = current {
+        let options = Options {
+            set: options,
+            ..Options::default()
+        };
+        tuner = tuner.stay_with(Choice::new(&method, options).map_err(config)?);
+    }
     let tuned = py.detach(|| tuner.tune(&mut functions, &layouts, density));
     // What a function of Python raised says more than that an exchange failed.
     let tuning = tuned.map_err(|error| functions.error.take().unwrap_or_else(|| config(error)))?;

@@ -108,14 +108,14 @@ class Expects(NamedTuple):
         return self.seconds
 
 
-def changing(rank: int, size: int, retune: float) -> tuple[str, int, float, list[float], list[str]]:
+def changing(rank: int, size: int, retune: float) -> tuple[str, list[Any], float, list[float], list[str]]:
     """Steps that take longer than expected, three times, and then as long as the same choice took before."""
     never, tune = 1e-9, spardl.torch._tune
     choices = [Expects("spardl", never), Expects("dense", never), Expects("topk-a-q4", never), Expects("topk-a-q4", never)]
     left, asked = iter(choices), []
 
-    def measure(config: Any, link: Any, lengths: Any, density: float) -> Expects:
-        asked.append(density)
+    def measure(config: Any, link: Any, lengths: Any, density: float, current: Any) -> Expects:
+        asked.append(current and current.method)
         return next(left)
 
     tune.measure, tune.EVERY = measure, 4
@@ -134,13 +134,14 @@ def changing(rank: int, size: int, retune: float) -> tuple[str, int, float, list
             sync.wait()
     error = sync.report(conservation=True)["conservation_error"]
     bits = [tensor.sum().item() for tensor in tensors.values()]
-    return sync.config.name, len(asked), error, bits, words.getvalue().splitlines()
+    return sync.config.name, asked, error, bits, words.getvalue().splitlines()
 
 
 def test_another_method_is_chosen_when_steps_leave_what_was_expected_and_nothing_is_lost() -> None:
     results = run(2, changing, 3.0)
     name, asked, error, _, words = results[0]
-    assert name == "topk-a-q4" and asked == 4 and error < 1e-6
+    # What is in use is said to whoever chooses.
+    assert name == "topk-a-q4" and asked == [None, "spardl", "dense", "topk-a-q4"] and error < 1e-6
     assert [one[:4] for one in results[1:]] == [results[0][:4]] and results[1][4] == []
     changes = [line for line in words if "times what was expected: it is the fastest" in line]
     assert [line.split(",")[0] for line in changes] == [f"spardl: auto: from step {step} on" for step in (6, 10)]
@@ -148,7 +149,7 @@ def test_another_method_is_chosen_when_steps_leave_what_was_expected_and_nothing
 
 def test_the_choice_stays_where_nobody_wants_another_one() -> None:
     name, asked, _, _, words = run(2, changing, 0.0)[0]
-    assert (name, asked) == ("spardl", 1) and not any("expected" in line for line in words)
+    assert (name, asked) == ("spardl", [None]) and not any("expected" in line for line in words)
 
 
 def test_what_auto_cannot_do_is_refused_in_one_line() -> None:
@@ -163,6 +164,8 @@ def test_what_auto_cannot_do_is_refused_in_one_line() -> None:
     unused: Any = None
     with pytest.raises(spardl.ConfigError, match="q3"):
         spardl.tune([100], 0, 2, unused, unused, value_types=["q3"])
+    with pytest.raises(spardl.ConfigError, match="nonsense"):
+        spardl.tune([100], 0, 2, unused, unused, current=("nonsense", {}))
 
 
 def alone() -> spardl.Tuning:

@@ -156,7 +156,9 @@ impl<T: Transport> Reducer<T> {
         let (layouts, density) = (self.layouts.clone(), self.density);
         let before = watch.tuning.exchange_at(&layouts, density);
         let transport = self.driver.transport_mut();
-        let tuning = watch.tuner.tune_anew(transport, &layouts, density)?;
+        // Two measurements differ by noise: a change has to be worth it.
+        let tuner = watch.tuner.clone().stay_with(watch.tuning.best().clone());
+        let tuning = tuner.tune_anew(transport, &layouts, density)?;
         let is_same = tuning.best().algorithm().describe() == self.algorithm.describe();
         if is_same {
             let now = tuning.exchange_at(&layouts, density);

@@ -47,6 +47,8 @@ pub struct Tuner {
     every: u64,
     timeout: Duration,
     every_method: bool,
+    margin: f64,
+    current: Option<Choice>,
 }
 
 impl Default for Tuner {
@@ -66,6 +68,8 @@ impl Tuner {
             every: 100,
             timeout: DEFAULT_TIMEOUT,
             every_method: false,
+            margin: 0.1,
+            current: None,
         }
     }
 
@@ -103,6 +107,21 @@ impl Tuner {
     #[must_use]
     pub const fn every(mut self, steps: u64) -> Self {
         self.every = steps;
+        self
+    }
+
+    /// How much longer than the fastest method the one in use must be predicted to take before a [`Reducer`](crate::Reducer)
+    /// changes, as a part of that time. Default: 0.1, so that the noise of two measurements changes nothing.
+    #[must_use]
+    pub const fn margin(mut self, margin: f64) -> Self {
+        self.margin = margin;
+        self
+    }
+
+    /// Stays with the choice that is in use now, unless that is predicted to take longer than the fastest by more than the margin.
+    #[must_use]
+    pub fn stay_with(mut self, current: Choice) -> Self {
+        self.current = Some(current);
         self
     }
 
@@ -149,14 +168,14 @@ impl Tuner {
             }
         };
         if let Some(known) = known {
-            return Tuning::new(&self.space, (layouts, density), known, true);
+            return self.tuning((layouts, density), known, true);
         }
         let measured = self.measure(transport, layouts, density, conditions)?;
         if note.is_none() {
             note = self.keep(transport, &measured);
         }
-        Tuning::new(&self.space, (layouts, density), measured, false)
-            .map(|tuning| tuning.with_note(note))
+        let tuning = self.tuning((layouts, density), measured, false)?;
+        Ok(tuning.with_note(note))
     }
 
     /// As [`Tuner::tune`], but measures again whatever the cache has, and keeps that instead.
@@ -172,8 +191,8 @@ impl Tuner {
         let conditions = self.conditions(transport, layouts, density)?;
         let measured = self.measure(transport, layouts, density, conditions)?;
         let note = self.keep(transport, &measured);
-        Tuning::new(&self.space, (layouts, density), measured, false)
-            .map(|tuning| tuning.with_note(note))
+        let tuning = self.tuning((layouts, density), measured, false)?;
+        Ok(tuning.with_note(note))
     }
 
     /// Rank 0 keeps what was measured, where there is a cache. Returns what went wrong with that.
@@ -202,7 +221,27 @@ impl Tuner {
         for choice in self.space.choices(workers)? {
             given.set_gamma(&choice, gammas.of(&choice));
         }
-        Tuning::new(&self.space, (layouts, density), given, false)
+        self.tuning((layouts, density), given, false)
+    }
+
+    /// The decision, with the method in use in mind.
+    fn tuning(
+        &self,
+        at: (&[Layout], Density),
+        measured: Measurement,
+        is_cached: bool,
+    ) -> Result<Tuning, Error> {
+        let tuning = Tuning::new(&self.space, at, measured, is_cached)?;
+        Ok(match &self.current {
+            Some(current) => tuning.staying_with(current, self.margin),
+            None => tuning,
+        })
+    }
+
+    /// Is this what is in use?
+    fn is_current(&self, choice: &Choice) -> bool {
+        let current = self.current.as_ref().map(Choice::to_string);
+        current.is_some_and(|current| current == choice.to_string())
     }
 
     fn conditions<T: Transport + ?Sized>(
@@ -252,8 +291,9 @@ impl Tuner {
         let mut measured = Measurement::new(conditions, line);
         let mut best = u64::MAX;
         for (choice, network) in self.by_network(transport, layouts, density, line)? {
-            if network >= best && !self.every_method {
-                break;
+            // What is in use is measured too: how much another one is faster decides.
+            if network >= best && !self.every_method && !self.is_current(&choice) {
+                continue;
             }
             let (algorithm, probe) = (&**choice.algorithm(), (len, density));
             let gamma = measure::probe(transport, algorithm, probe, line, self.timeout)?;

@@ -16,6 +16,8 @@ pub struct Tuning {
     density: Density,
     is_cached: bool,
     note: Option<String>,
+    /// What would be faster, by less than a change must bring.
+    passed_over: Option<String>,
 }
 
 impl Tuning {
@@ -55,11 +57,29 @@ impl Tuning {
             ranked,
             is_cached,
             note: None,
+            passed_over: None,
         })
     }
 
     pub(super) fn with_note(self, note: Option<String>) -> Self {
         Self { note, ..self }
+    }
+
+    /// The same with `current` as the choice, unless that takes longer than the fastest by more than this part of its time.
+    pub(super) fn staying_with(mut self, current: &Choice, margin: f64) -> Self {
+        let (name, best) = (current.to_string(), &self.ranked[0]);
+        let is_current = |ranked: &Ranked| ranked.choice.to_string() == name;
+        let Some(at) = self.ranked.iter().position(is_current) else {
+            return self;
+        };
+        let fastest = best.predicted.exchange() as f64;
+        let now = self.ranked[at].predicted.exchange() as f64;
+        if at == 0 || now > fastest * (1.0 + margin) {
+            return self;
+        }
+        self.passed_over = Some(best.choice.to_string());
+        self.ranked[..=at].rotate_right(1);
+        self
     }
 
     /// What to use.
@@ -72,7 +92,7 @@ impl Tuning {
         self.ranked[0].predicted
     }
 
-    /// All choices, the fastest first; those last whose network time alone is longer than all of the best.
+    /// All choices, the fastest first (but for one that is in use and slower by less than a change must bring); those last whose network time alone is longer than all of the best.
     pub fn ranked(&self) -> &[Ranked] {
         &self.ranked
     }
@@ -104,6 +124,14 @@ impl Tuning {
 
     /// The choice and its reason in a sentence.
     pub fn in_words(&self) -> String {
+        if let Some(other) = &self.passed_over {
+            let best = &self.ranked[0];
+            return format!(
+                "{} is still used: {}, and {other} is not so much faster that a change would be worth it",
+                best.choice,
+                Time(best.predicted.exchange())
+            );
+        }
         let (best, other) = (&self.ranked[0], &self.ranked[0].choice);
         let time = |ranked: &Ranked| {
             let least = if ranked.is_whole { "" } else { "at least " };
