@@ -18,6 +18,8 @@ use crate::simulate::units::show_time;
 /// Steps of a run in which thresholds settle, and those whose median is the run.
 const SETTLING: u32 = 8;
 const COUNTED: u32 = 5;
+/// Elements from where the gradient of a step begins to where the next one does: no element has the value that it had.
+const STRIDE: usize = 4112;
 
 /// What the choices took.
 #[derive(Debug, Serialize)]
@@ -99,10 +101,12 @@ fn work<T: Transport>(choice: &Choice, plan: &Plan, transport: T) -> Result<u64,
         correlation: 0.0,
         seed: 1,
     };
-    let mut gradient = vec![0.0; reducer.len()];
-    synthetic.fill(rank, 0, &mut gradient);
+    let steps = (SETTLING + COUNTED) as usize;
+    let mut gradients = vec![0.0; reducer.len() + steps * STRIDE];
+    synthetic.fill(rank, 0, &mut gradients);
     let mut times = Vec::new();
     for step in 0..SETTLING + COUNTED {
+        let gradient = &gradients[step as usize * STRIDE..];
         reducer.barrier()?;
         let began = Instant::now();
         for bucket in 0..reducer.buckets() {
