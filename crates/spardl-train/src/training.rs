@@ -425,11 +425,15 @@ fn perplexity(task: &Task, score: &Score) -> Option<f64> {
 /// The loss of guessing that a network has to fall below, in parts: noise alone gets it this far.
 const GUESSING: f64 = 0.98;
 
-/// A word about an epoch whose loss is that of guessing.
+/// Before so many steps a loss says little: small data sets have epochs of a few steps, and learning rates warm up.
+const TIME_TO_LEARN: u64 = 100;
+
+/// A word about an epoch whose loss is that of guessing, when there was time to learn.
 fn no_better_than_guessing(task: &Task, epoch: &EpochRecord) -> Option<String> {
     let classes = task.classes();
     let guessing = (classes as f64).ln();
-    (epoch.train_loss >= GUESSING * guessing).then(|| {
+    let had_time = epoch.step >= TIME_TO_LEARN;
+    (had_time && epoch.train_loss >= GUESSING * guessing).then(|| {
         format!(
             "nothing was learnt in this epoch: its loss of {:.3} is that of guessing among {classes}, {guessing:.3}; a lower learning \
              rate may help, or a higher one",
@@ -446,15 +450,18 @@ mod tests {
     fn a_loss_that_is_no_better_than_guessing_is_told() {
         let shape = [1, 16, 16];
         let task = Task::Images { shape, classes: 10 };
-        let warning = |train_loss| {
+        let after = |step, train_loss| {
             let epoch = EpochRecord {
+                step,
                 train_loss,
                 ..EpochRecord::default()
             };
             no_better_than_guessing(&task, &epoch)
         };
+        let warning = |train_loss| after(TIME_TO_LEARN, train_loss);
         let text = warning(2.303).expect("a warning");
         assert!(text.contains("guessing among 10, 2.303"), "{text}");
         assert_eq!((warning(2.1), warning(f64::NAN)), (None, None));
+        assert_eq!(after(TIME_TO_LEARN - 1, 2.303), None, "too early to tell");
     }
 }
