@@ -261,8 +261,9 @@ impl Worker {
     fn finish(&mut self, feedback: &mut Feedback, gather: AllGather) -> Result<(), ProtocolError> {
         let items = gather.into_items();
         self.update.clear();
-        let mut ends = Vec::with_capacity(self.team.size());
+        let mut counts = Vec::with_capacity(self.team.size());
         for block in 0..self.team.size() {
+            let first = self.update.nnz();
             let (wire, update) = (self.block_at(block), &mut self.update);
             if block == self.team.position() {
                 // What the others read is what this worker has.
@@ -270,14 +271,13 @@ impl Worker {
             } else {
                 items.read(block, |reader| wire.extend(reader, update))?;
             }
-            ends.push(update.nnz());
+            counts.push(update.nnz() - first);
         }
+        // Every list was good: from here on residuals may be written.
         let mut first = 0;
-        let mut counts = Vec::with_capacity(ends.len());
-        for (block, &end) in ends.iter().enumerate() {
-            self.collect(block, feedback.work_mut(), first..end);
-            counts.push(end - first);
-            first = end;
+        for (block, &count) in counts.iter().enumerate() {
+            self.collect(block, feedback.work_mut(), first..first + count);
+            first += count;
         }
         self.entries_sent += AllGather::entries_sent(self.team.position(), &counts);
         if self.residual == Residual::None {
@@ -309,9 +309,11 @@ impl Machine for Worker {
             .partition()
             .quotas(input.k, (input.step % size as u64) as usize);
         self.entries_sent = 0;
-        let mut wanted = self.quotas.clone();
-        wanted[self.team.position()] = self.own_quota();
-        self.selector.pass(feedback, input.gradient, &wanted);
+        let own = self.team.position();
+        let wanted = self.own_quota();
+        let quota = std::mem::replace(&mut self.quotas[own], wanted);
+        self.selector.pass(feedback, input.gradient, &self.quotas);
+        self.quotas[own] = quota;
         self.phase = Phase::Scatter(0);
     }
 

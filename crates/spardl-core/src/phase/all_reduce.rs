@@ -129,12 +129,12 @@ impl AllReduce {
     pub fn round<T: Element>(&mut self, data: &mut [T]) -> Option<Round> {
         let (position, size) = (self.group.position(), self.group.size());
         let hop = *self.hops.get(self.done)?;
-        let (to, from, sent, received): (_, _, Vec<usize>, Vec<usize>) = match hop {
+        let (to, from, payload, bound) = match hop {
             Hop::Scatter(hop) => (
                 position + hop.gap,
                 position + size - hop.gap,
-                hop.sent(position, size).collect(),
-                hop.received(position, size).collect(),
+                self.payload(data, || hop.sent(position, size)),
+                self.bytes::<T>(hop.received(position, size)),
             ),
             Hop::Gather(hop) => {
                 if hop.gap == 1 {
@@ -144,20 +144,11 @@ impl AllReduce {
                 (
                     position + size - hop.gap,
                     position + hop.gap,
-                    hop.sent(position, size).collect(),
-                    hop.received(position, size).collect(),
+                    self.payload(data, || hop.sent(position, size)),
+                    self.bytes::<T>(hop.received(position, size)),
                 )
             }
         };
-        let mut payload = Payload::with_capacity(self.bytes::<T>(&sent));
-        for block in sent {
-            T::write(
-                &data[self.blocks.range(block)],
-                self.values,
-                payload.body_mut(),
-            );
-        }
-        let bound = self.bytes::<T>(&received);
         Some(
             Round::new()
                 .send(self.group.rank(to), payload)
@@ -168,16 +159,15 @@ impl AllReduce {
     /// The ranges of the array whose values the coming round takes from this worker for good: partial sums that it sends on,
     /// and its own block once that is complete. Values are rounded there and nowhere else, once per element and worker, so a
     /// caller that rounds these ranges first and keeps the errors loses nothing. (Alone in the world there are no rounds.)
-    pub fn leaving(&self) -> Vec<Range<usize>> {
+    pub fn leaving(&self) -> impl Iterator<Item = Range<usize>> {
         let (position, size) = (self.group.position(), self.group.size());
-        match self.hops.get(self.done) {
-            Some(Hop::Scatter(hop)) => hop
-                .sent(position, size)
-                .map(|block| self.blocks.range(block))
-                .collect(),
-            Some(Hop::Gather(hop)) if hop.gap == 1 => vec![self.blocks.range(position)],
-            _ => Vec::new(),
-        }
+        let (sums, own) = match self.hops.get(self.done) {
+            Some(Hop::Scatter(hop)) => (Some(hop.sent(position, size)), None),
+            Some(Hop::Gather(hop)) if hop.gap == 1 => (None, Some(position)),
+            _ => (None, None),
+        };
+        let blocks = sums.into_iter().flatten().chain(own);
+        blocks.map(|block| self.blocks.range(block))
     }
 
     /// Takes the blocks of the current round.
@@ -221,9 +211,22 @@ impl AllReduce {
         matches!(self.hops.get(self.done), Some(Hop::Gather(_)))
     }
 
-    fn bytes<T: Element>(&self, blocks: &[usize]) -> usize {
-        let len = |&block: &usize| self.blocks.block_len(block) as usize;
-        let runs = blocks.iter().map(len);
+    /// The blocks as a message. They are counted off twice rather than listed: one worker of thousands has thousands.
+    fn payload<T: Element, B: Iterator<Item = usize>>(
+        &self,
+        data: &[T],
+        blocks: impl Fn() -> B,
+    ) -> Payload {
+        let mut payload = Payload::with_capacity(self.bytes::<T>(blocks()));
+        for block in blocks() {
+            let run = &data[self.blocks.range(block)];
+            T::write(run, self.values, payload.body_mut());
+        }
+        payload
+    }
+
+    fn bytes<T: Element>(&self, blocks: impl Iterator<Item = usize>) -> usize {
+        let runs = blocks.map(|block| self.blocks.block_len(block) as usize);
         runs.map(|count| T::encoded_len(self.values, count)).sum()
     }
 }

@@ -41,10 +41,11 @@ impl KeepingReduce {
 
     /// What to exchange now; `None` when the sums are complete.
     pub fn round(&mut self) -> Option<Round> {
+        let (sums, errors) = (&mut self.sums, &mut self.errors);
         for range in self.reduce.leaving() {
-            self.keep_errors(range);
+            keep_errors(self.values, sums, errors, range);
         }
-        self.reduce.round(&mut self.sums)
+        self.reduce.round(sums)
     }
 
     /// Takes the values of the current round.
@@ -71,15 +72,15 @@ impl KeepingReduce {
     /// The sums, once `round` has returned `None`, and the errors kept here; no errors when the value type rounds nothing.
     pub fn finish(mut self) -> (Vec<f32>, Vec<f32>) {
         if self.alone {
-            self.keep_errors(0..self.sums.len());
+            let all = 0..self.sums.len();
+            keep_errors(self.values, &mut self.sums, &mut self.errors, all);
         }
         (self.sums, self.errors)
     }
+}
 
-    fn keep_errors(&mut self, range: Range<usize>) {
-        if !self.errors.is_empty() {
-            let errors = &mut self.errors[range.clone()];
-            self.values.quantise(&mut self.sums[range], errors);
-        }
+fn keep_errors(values: ValueType, sums: &mut [f32], errors: &mut [f32], range: Range<usize>) {
+    if !errors.is_empty() {
+        values.quantise(&mut sums[range.clone()], &mut errors[range]);
     }
 }
