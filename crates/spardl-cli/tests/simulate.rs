@@ -68,7 +68,7 @@ fn what_cannot_be_simulated_is_refused_on_one_line() {
     assert!(refused("simulate --bandwidth fast").contains("'fast' is not a rate"));
     assert!(
         refused("simulate --topology nowhere.csv")
-            .contains("flattened-butterfly or a readable file")
+            .contains("flattened-butterfly, or the name of a file")
     );
     assert!(refused("simulate --density 2").contains("density"));
     assert!(refused("simulate --fault explode").contains("'explode' is not a fault"));

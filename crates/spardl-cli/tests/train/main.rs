@@ -332,7 +332,7 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
                 "--method",
                 "spardl",
             ],
-            "spardl has teams, sag, residual",
+            "spardl has no option 'x': there are teams, sag, residual",
         ),
         (&["--set", "spardl.teams=x", "--method", "spardl"], "teams"),
         (
