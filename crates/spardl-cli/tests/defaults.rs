@@ -63,7 +63,9 @@ fn every_small_network_learns_with_what_it_has_by_default() {
         let steps = if parameters > SMALL / 2 { "40" } else { "120" };
         let (summary, said) = train(&["--dnn", model.name, "--max-steps", steps]);
         let accuracy = against_guessing(&summary, task.classes());
-        assert!(accuracy > 1.5, "{}: {accuracy}; {said}", model.name);
+        // They reach 1.8 times that of guessing with two classes, where 2 is the most, and 4.8 to 7.9 times with more.
+        let least = if task.classes() == 2 { 1.5 } else { 3.0 };
+        assert!(accuracy > least, "{}: {accuracy}; {said}", model.name);
     }
     assert!(seen.len() >= 5, "{seen:?}");
 }

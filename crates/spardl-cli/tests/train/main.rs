@@ -349,7 +349,7 @@ fn what_cannot_be_done_is_said_in_one_line_with_code_2() {
         (&["--density", "7"], "from 0 to 1"),
         (&["--lr", "0"], "--lr"),
         (&["--resume"], "--checkpoint-dir"),
-        (&["--device", "abacus"], "`flex`, `wgpu`, `cuda`"),
+        (&["--device", "abacus"], "there are flex, wgpu, cuda"),
         (&["--batch-size", "100000"], "100000"),
         (&["--config", "/nonexistent.toml"], "/nonexistent.toml"),
     ];
