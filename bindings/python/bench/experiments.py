@@ -161,8 +161,9 @@ def summary(task: Task, results: dict[tuple[str, int], dict[str, Any]]) -> str:
         mine = [results[row.name, seed] for seed in seeds]
         values = [one[task.metric] for one in mine]
         paired = [results[row.name, seed][task.metric] - results[base, seed][task.metric] for seed in seeds if (base, seed) in results]
-        error = statistics.stdev(paired) / math.sqrt(len(paired)) if len(paired) > 1 else float("nan")
-        difference = f"{statistics.mean(paired):+.2f} ± {error:.2f}" if paired and row.name != base else ""
+        difference = f"{statistics.mean(paired):+.2f}" if paired and row.name != base else ""
+        if difference and len(paired) > 1:
+            difference += f" ± {statistics.stdev(paired) / math.sqrt(len(paired)):.2f}"
         share = 100 * mine[0]["bytes_sent"] / mine[0]["dense_bytes"]
         each = ", ".join(f"{seed}: {value:.2f}" for seed, value in zip(seeds, values))
         loss = statistics.mean(one["loss"] for one in mine)
