@@ -92,7 +92,7 @@ fn auto() -> anyhow::Result<String> {
         format!("  {}", items(&names, stdout_width(), 2))
     };
     Ok(format!(
-        "{}\nIt chooses from these, each with f32 and with bf16 values:\n\nDense:\n{}\nSparse:\n{}\n{}\n{AUTO_COMMANDS}\n{}",
+        "{}\nIt chooses from these, each with f32 and with bf16 values:\n\nDense:\n{}\nSparse:\n{}\n\n{}\n{AUTO_COMMANDS}\n{}",
         for_screen(ABOUT_AUTO),
         of_kind(Kind::Dense),
         of_kind(Kind::Sparse),

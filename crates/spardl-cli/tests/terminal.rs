@@ -84,6 +84,7 @@ fn every_list_explanation_and_advice_fits() {
         ("list", "ok-topk"),
         ("explain spardl", "Example, 5 workers"),
         ("explain exdyna", "- the threshold starts"),
+        ("explain auto", "It chooses from these"),
         ("ablation list", "ok-topk-accuracy"),
         ("doctor", "SIMD"),
         (
